@@ -26,7 +26,14 @@ from rest_framework.request import Request
 
 from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, NEVER_BOUND, AccessToken, Keeps, TokenScope, secret_hash
 from agent_tools.oauth import connections
-from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of, tokens_resource_of
+from agent_tools.oauth.addresses import (
+    ACCESS_PREFIX,
+    checksum_of,
+    is_resource,
+    resource_of,
+    tokens_resource_of,
+    unbound_resource,
+)
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import BOUND_ELSEWHERE, bind, bound_to, node_loss_as_unavailable, project_for
@@ -181,7 +188,8 @@ def _connected(digest: str, *, now: datetime, address: str, resource: str | None
         raise TokenRefused(Refusal.EXPIRED)
     if not token.user.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
-    if resource is None or not connections.is_for(token, resource):
+    # Issued for this endpoint (RFC 8707): a token that names none is for none.
+    if resource is None or not any(is_resource(unbound_resource(named)[0], resource) for named in token.resource):
         raise TokenRefused(Refusal.ELSEWHERE)
     connections.note_use(token, address=address, now=now)
     project = token.user.bound_to = connections.project_of(token)

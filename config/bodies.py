@@ -42,8 +42,6 @@ KINDS = {
 TEXT_EVENT = b"event: delta"
 # The longest query of a search in letters of two bytes, percent-encoded; uvicorn's parser reads no more than 65,535.
 LONGEST_ADDRESS = 64_000
-# Several times the size that a browser sends, cookies included.
-LONGEST_HEADERS = 32_768
 # A form with one file, which is held on the disk and not in memory. Its part around the file is short.
 UPLOADS = "/api/v1/attachments/"
 AROUND_A_FILE = 65_536
@@ -169,8 +167,9 @@ def _check_head(scope: ConnectionScope) -> None:
     """Raises `InvalidInput`. No field of a form or endpoint has this limit: they have shorter ones."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
         raise InvalidInput(f"An address may have at most {LONGEST_ADDRESS:,} bytes.")
-    if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEADERS:
-        raise InvalidInput(f"The headers may have at most {LONGEST_HEADERS:,} bytes together.")
+    # Several times the size that a browser sends, cookies included.
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > 32_768:
+        raise InvalidInput("The headers may have at most 32,768 bytes together.")
 
 
 def _seconds_for(scope: ConnectionScope) -> float:

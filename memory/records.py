@@ -17,7 +17,7 @@ from core.errors import Conflict, InvalidInput, NotFound
 from core.paging import ListPage, Position, page_of
 from core.text import Sentence
 from core.text import gettext_noop as _
-from core.validation import Shape, checked, text_limit
+from core.validation import Input, Shape, checked, text_limit
 from intake.accounts import activity
 from intake.chats.temporary import project_named
 from intake.models import Activity, Turn, User
@@ -38,7 +38,7 @@ ENDS_FIRST = _("The last day is before the first one.")
 NO_TODO = _("Only a to-do can be done: a record of type %(type)s has no state.")
 
 Facts = Mapping[str, Any]
-"""Any of `replaces`, `valid_from`, `valid_until`, `done`, `source_conversation` and `source_turn`; None clears one."""
+"""Any of `FACTS` and `done`; None clears one."""
 FACTS = ("replaces", "valid_from", "valid_until", "source_conversation", "source_turn")
 
 # The limits as the API publishes them; `_checked` enforces them with its own sentences.
@@ -47,6 +47,19 @@ LABEL_LIMIT = Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))
 PROJECT_LIMIT = Field(json_schema_extra=text_limit(MAX_PROJECT_LENGTH))
 TAGS_LIMIT = Field(json_schema_extra={"maxItems": MAX_TAGS})
 RecordTags = list[Annotated[str, LABEL_LIMIT]]
+
+
+class RecordFacts(Input):
+    """What a caller may say of a record beside its text. In a change, null clears one."""
+
+    valid_from: Annotated[date | None, Field(alias="validFrom", description="First day it holds.")] = None
+    valid_until: Annotated[date | None, Field(alias="validUntil", description="Last day it holds.")] = None
+    done: Annotated[bool | None, Field(description="Of a todo; a saved one of the same text is marked.")] = None
+
+    @property
+    def facts(self) -> Facts:
+        """Those that the input has."""
+        return self.model_dump(include={*FACTS, "done"} & self.model_fields_set)
 
 
 class RecordOutput(Shape):

@@ -21,7 +21,7 @@ from oauth2_provider.models import (
 )
 
 from agent_tools.models import AgentConnection
-from agent_tools.oauth.addresses import bound_resource, is_resource, plain_name, receiver_of, unbound_resource
+from agent_tools.oauth.addresses import bound_resource, plain_name, receiver_of, unbound_resource
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.rate_limits import network_of
@@ -203,11 +203,6 @@ def find(checksum: str) -> Any:
         .filter(token_checksum=checksum, user__isnull=False)
         .first()
     )
-
-
-def is_for(token: Any, resource: str) -> bool:
-    """Whether the token was issued for this endpoint (RFC 8707). A token that names none is for none."""
-    return any(is_resource(unbound_resource(named)[0], resource) for named in token.resource)
 
 
 def project_of(token: Any) -> str:

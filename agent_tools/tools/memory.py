@@ -45,7 +45,7 @@ from memory.models.documents import (
     MAX_LABEL_LENGTH,
     MAX_TAGS,
 )
-from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
+from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordFacts, RecordOutput, RecordTags
 from memory.search.hybrid import MODEL_AWAY
 from memory.search.records import (
     MemorySearchError,
@@ -67,7 +67,7 @@ NO_MATCHES_IN_WORDS = "No matching memories found."
 EXCERPT_LENGTH = 500
 SAME_TEXT = _("The record to replace has this very text.")
 # Fields that a proposal does not have, by their names as clients send them.
-NOT_PROPOSED = {"tags": "tags", "valid_from": "validFrom", "valid_until": "validUntil", "done": "done"}
+NOT_PROPOSED = {"tags": "tags", **{name: each.alias or name for name, each in RecordFacts.model_fields.items()}}
 NOT_WITH_PROPOSE = _("A proposal has no such field: the person adds it when they keep it.")
 
 
@@ -225,7 +225,7 @@ search_memory = Tool(
 )
 
 
-class SaveMemoryInput(Input):
+class SaveMemoryInput(RecordFacts):
     content: Annotated[
         str,
         CONTENT_LIMIT,
@@ -251,15 +251,6 @@ class SaveMemoryInput(Input):
         Field(
             description="Id of a memory that is no longer true: this one takes its place.", max_length=LONGEST_REFERENCE
         ),
-    ] = None
-    valid_from: Annotated[dt.date | None, Field(alias="validFrom", description="First day it holds.")] = None
-    valid_until: Annotated[
-        dt.date | None,
-        Field(alias="validUntil", description="Last day it holds."),
-    ] = None
-    done: Annotated[
-        bool | None,
-        Field(description="Of a todo; a saved one of the same text is marked."),
     ] = None
     propose: Annotated[
         bool | None,
@@ -357,7 +348,7 @@ def _save(requested: SaveMemoryInput, replaced: UUID | None, user: User) -> Save
         type=records.DEFAULT_TYPE if requested.type is None else requested.type,
         project_id=project_id,
         tags=requested.tags or (),
-        facts=requested.model_dump(include={"valid_from", "valid_until", "done"}) | {"replaces": replaced},
+        facts={**requested.facts, "replaces": replaced},
         now=timezone.now(),
     )
     nearly_same = [pk for pk in nearly_same if pk != record.replaces]
@@ -408,7 +399,7 @@ def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> Sav
     if not output.already_saved:
         return output.model_copy(update={"nearly_same": None, "text": _saved(output.record, [])})
     own: dict[str, Any] = dict.fromkeys(("source_conversation", "source_turn", "done_at"))
-    own |= requested.model_dump(include={"valid_from", "valid_until"})
+    own |= requested.model_dump(include={*RecordFacts.model_fields} - {"done"})
     own["replaces"] = output.record.replaces if requested.replaces else None
     own |= {"type": requested.type or records.DEFAULT_TYPE, "tags": tuple(requested.tags or ())}
     return output.model_copy(update={"record": output.record.model_copy(update=own)})

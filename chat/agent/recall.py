@@ -174,16 +174,13 @@ def _answer_sentences(
             [quotes[:2] for quotes, _ in searched],
         )
     sentences, sources = _best_first(chosen)
-    absent = [_absent(results) for results in (chats, notes, files) if results.get("results")]
+    # The words of the question that no text has, as a tool's note says them.
+    said = re.compile(NO_TEXT_HAS_WORDS.format("([^;]+)"))
+    notes_of = [results.get("note") or "" for results in (chats, notes, files) if results.get("results")]
+    absent = [{*words_said[1].split(", ")} if (words_said := said.search(note)) else set() for note in notes_of]
     if absent and (words := set.intersection(*absent)):
         head = f"{head.rstrip()} No text has: {', '.join(sorted(words))}.\n\n"
     return ([head, *sentences], sources) if sentences else ([f"{NOTHING_ABOUT_IT}{SAVED}\n\n"], [])
-
-
-def _absent(results: dict[str, Any]) -> set[str]:
-    """The words of the question that no text has, as a tool's note says them."""
-    said = re.search(rf"{NO_TEXT_HAS_WORDS.format('([^;]+)')}", results.get("note") or "")
-    return set(said[1].split(", ")) if said else set()
 
 
 # The relevance of a result, the text of its quote, and its source.

@@ -39,7 +39,7 @@ from agent_tools.tools.context import (
     session_context,
     text_of,
 )
-from chat.pages.common import page_that_searches, show
+from chat.pages.common import ServiceForm, page_that_searches, show
 from core import rate_limits
 from core.errors import InvalidInput
 from core.ids import parse_id
@@ -177,7 +177,7 @@ LIFETIMES = [
 ]
 
 
-class TokenForm(forms.Form):
+class TokenForm(ServiceForm):
     name = forms.CharField(
         max_length=LONGEST_NAME,
         required=False,
@@ -211,8 +211,10 @@ class TokenForm(forms.Form):
 def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _page(request, TokenForm())
-    form = TokenForm(request.POST)
-    made = _make(request, form) if form.is_valid() else None
+    form, made = TokenForm(request.POST), None
+    if form.is_valid():
+        scopes = [TokenScope(scope) for scope in form.cleaned_data["scopes"]]
+        made = _made(request, form, scopes=scopes, days=form.cleaned_data["days"])
     # The secret is only in this response, so there is no redirect; reloading creates another token.
     return _page(request, TokenForm() if made else form, made=made)
 
@@ -238,26 +240,13 @@ def _page_before(request: HttpRequest) -> str:
     return reverse(f"agent_tools:{page if page in ('agents', 'apps') else 'tokens'}")
 
 
-def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
-    requested = form.cleaned_data
-    return _made(
-        form,
-        user=person_of(request),
-        name=requested["name"],
-        scopes=[TokenScope(scope) for scope in requested["scopes"]],
-        days=requested["days"],
-        project=requested["project"],
-        is_bound=requested["bound"],
-    )
-
-
-def _made(form: forms.Form, **requested: Any) -> TokenMade | None:
-    """None if the form has an error now."""
+def _made(request: HttpRequest, form: ServiceForm, **about: Any) -> TokenMade | None:
+    """None if the valid form has an error now."""
+    about |= {name: form.cleaned_data[name] for name in ("name", "project")}
     try:
-        return create_token(**requested)
+        return create_token(user=person_of(request), is_bound=form.cleaned_data["bound"], **about)
     except InvalidInput as error:
-        for field, sentences in (error.errors or {"": [error.detail]}).items():
-            form.add_error(field if field in form.fields else None, in_page_language(sentences[0]))
+        form.complain(error)
         return None
 
 
@@ -268,8 +257,9 @@ def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = Non
         "made": made,
         "tokens": list_tokens(user=person_of(request)),
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
+        "place": "agents",
     }
-    return render(request, "agent_tools/tokens.html", {**context, "place": "agents"})
+    return render(request, "agent_tools/tokens.html", context)
 
 
 TOOLS = _("All tools.")
@@ -326,7 +316,7 @@ KEEPS = [
 ]
 
 
-class AppForm(forms.Form):
+class AppForm(ServiceForm):
     name = forms.CharField(max_length=LONGEST_NAME, label=_("Name"), help_text=_("Of the app, such as My phone."))
     keeps = forms.ChoiceField(choices=KEEPS, initial=Keeps.CHATS.value, label=_("What is kept here"))
     project = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
@@ -341,16 +331,7 @@ class AppForm(forms.Form):
 def apps(request: HttpRequest) -> HttpResponse:
     form, made = AppForm(request.POST if request.method == "POST" else None), None
     if form.is_valid():
-        about = form.cleaned_data
-        made = _made(
-            form,
-            user=person_of(request),
-            name=about["name"],
-            scopes=[TokenScope.CHAT],
-            project=about["project"],
-            is_bound=about["bound"],
-            keeps=Keeps(about["keeps"]),
-        )
+        made = _made(request, form, scopes=[TokenScope.CHAT], keeps=Keeps(form.cleaned_data["keeps"]))
     tokens = [token for token in list_tokens(user=person_of(request)) if TokenScope.CHAT in token.scopes]
     kept = dict(KEEPS)
     address = origin_of(request)

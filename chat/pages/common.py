@@ -274,6 +274,9 @@ class DayForm(ServiceForm):
     date = DayField(label=_("Day"), error_messages={"required": _("Choose a day.")})
 
 
+FACTS = ("valid_from", "valid_until")
+
+
 class RecordForm(ServiceForm):
     content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Enter some text.")})
     type = forms.CharField(
@@ -306,7 +309,11 @@ class RecordForm(ServiceForm):
     @property
     def facts(self) -> dict[str, Any]:
         """Those that only some records have."""
-        return {name: self.cleaned_data[name] for name in ("valid_from", "valid_until")}
+        return {name: self.cleaned_data[name] for name in FACTS}
+
+    @property
+    def fields_of_facts(self) -> list[forms.BoundField]:
+        return [self[name] for name in FACTS]
 
     def clean(self) -> None:
         first, last = self.cleaned_data.get("valid_from"), self.cleaned_data.get("valid_until")
@@ -315,16 +322,8 @@ class RecordForm(ServiceForm):
 
     @classmethod
     def of(cls, record: RecordOutput, **written: str) -> Self:
-        held = {
-            "content": record.content,
-            "type": record.type,
-            "project_id": record.project_id,
-            "tags": ", ".join(record.tags),
-            "valid_from": record.valid_from,
-            "valid_until": record.valid_until,
-            "state": record.state,
-        }
-        return cls(initial={**held, **written})
+        held = {name: getattr(record, name) for name in ("content", "type", "project_id", "state", *FACTS)}
+        return cls(initial={**held, "tags": ", ".join(record.tags), **written})
 
 
 class RecordFilter(ServiceForm):

@@ -20,8 +20,6 @@ from memory import documents
 from memory.addresses import document_path
 from memory.models.documents import ABOUT_ME
 
-LONGEST_NUMBER = 9
-
 
 @page_for_registered
 def history(request: HttpRequest, date: str | None = None, *, about: bool = False) -> HttpResponse:
@@ -62,6 +60,6 @@ def history(request: HttpRequest, date: str | None = None, *, about: bool = Fals
 
 def _number(text: str) -> int:
     """An invalid number is a version that does not exist."""
-    if not (text.isdecimal() and text.isascii() and len(text) <= LONGEST_NUMBER):
+    if not (text.isdecimal() and text.isascii() and len(text) <= 9):
         raise NotFound
     return int(text)

@@ -67,7 +67,10 @@ def timeline_page(request: HttpRequest) -> HttpResponse:
 @page_for_registered
 def month_page(request: HttpRequest, month: str) -> HttpResponse:
     first = month_of(month)
-    skip = _skipped(request.GET.get("skip", "0"))
+    text = request.GET.get("skip", "0")
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(MOST_SKIPPED)):
+        raise NotFound
+    skip = min(int(text), MOST_SKIPPED)
     user, project = person_of(request), project_of(request)
     found = reading.read_month(user=user, first=first, skip=skip, project=project)
     if not found.entries and not skip and not project:
@@ -155,9 +158,3 @@ def _neighbour(months: dict[date, MonthOutput], first: date, *, earlier: bool) -
     """The nearest month with any text before or after this one."""
     filled = [each for each, month in months.items() if month.total and (each < first if earlier else each > first)]
     return (max(filled) if earlier else min(filled)) if filled else None
-
-
-def _skipped(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(MOST_SKIPPED)):
-        raise NotFound
-    return min(int(text), MOST_SKIPPED)

@@ -30,7 +30,6 @@ from intake.models import Conversation, Invitation, Session, User
 from memory import quotas
 
 PER_PAGE = 25
-LONGEST_ID = 18
 
 
 class InvitationForm(forms.Form):

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods
 
 from chat.pages.installation import MEGABYTE, megabytes_field
-from chat.pages.people import LONGEST_ID, account_rows, sends_mail
+from chat.pages.people import account_rows, sends_mail
 from chat.pages.staff import note_action, staff_page
 from core.errors import InvalidInput, NotFound
 from core.responses import site_of
@@ -65,7 +65,7 @@ def show_user(request: HttpRequest, user_id: str) -> HttpResponse:
 
 def _user(user_id: str) -> User:
     """Raises `NotFound`; a visitor has no page."""
-    is_number = user_id.isascii() and user_id.isdigit() and len(user_id) <= LONGEST_ID
+    is_number = user_id.isascii() and user_id.isdigit() and len(user_id) <= 18
     user = User.objects.filter(pk=int(user_id), is_visitor=False).first() if is_number else None
     if user is None:
         raise NotFound

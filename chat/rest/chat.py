@@ -84,20 +84,24 @@ async def turn_events(request: HttpRequest, turn_id: str) -> HttpResponseBase:
         raise InvalidInput(_("The Last-Event-ID has at most %(count)s characters."), count=LONGEST_REFERENCE)
     turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
     lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=admitted.caller.user_id)
+    return event_stream(_followed(request, turn, admitted, after), lease)
+
+
+def _followed(request: HttpRequest, turn: Turn, admitted: Admitted, after: str = "") -> AsyncIterator[bytes]:
     # Imported here because it imports the agent loop, which no other page should wait for at start-up.
     from chat.answers.hub import follow_answer
     from chat.answers.log import EventId
 
-    events = follow_answer(
+    return follow_answer(
         turn=turn,
         caller=admitted.caller,
         # An unknown one means from the start.
         after=EventId.parse(after),
         is_authorized=admitted.is_authorized,
-        with_blocks=prefers_blocks(request),
+        # The chat's own page gets HTML while the answer is written; other clients render `delta` themselves.
+        with_blocks=request.headers.get("Prefer") == PREFER_BLOCKS,
         language=page_language(request.headers),
     )
-    return event_stream(events, lease)
 
 
 @streaming("POST")
@@ -142,11 +146,6 @@ async def answering(request: HttpRequest) -> HttpResponseBase:
     return _private({"answers": await sync_to_async(_answering)(request)})
 
 
-def prefers_blocks(request: HttpRequest) -> bool:
-    """The chat's own page gets HTML while the answer is written; other clients render `delta` themselves."""
-    return request.headers.get("Prefer") == PREFER_BLOCKS
-
-
 def _find(request: HttpRequest, turn_id: str, *, scope: str) -> tuple[Turn, Admitted]:
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     admitted = _admit_to_answer(request, scope)
@@ -179,22 +178,7 @@ def _private(data: dict[str, object], *, status: int = HTTPStatus.OK) -> HttpRes
 async def chat(request: HttpRequest) -> HttpResponseBase:
     # In its own task: a client who disconnects at this moment must not leave a turn without an answer.
     turn, admitted, lease = await asyncio.shield(asyncio.create_task(_open(request)))
-    from chat.answers.hub import follow_answer
-    from chat.answers.reader import replay
-
-    with_blocks, language = prefers_blocks(request), page_language(request.headers)
-    response = event_stream(
-        replay(turn=turn, caller=admitted.caller, with_blocks=with_blocks, language=language)
-        if not turn.is_being_written
-        else follow_answer(
-            turn=turn,
-            caller=admitted.caller,
-            is_authorized=admitted.is_authorized,
-            with_blocks=with_blocks,
-            language=language,
-        ),
-        lease,
-    )
+    response = event_stream(_followed(request, turn, admitted), lease)
     # The first message of nobody makes its page that of a visitor.
     response[PAGE_PERSON_HEADER] = await sync_to_async(page_person_of)(request)
     if turn.is_replay:

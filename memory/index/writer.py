@@ -205,7 +205,9 @@ def _enqueue_missing(reader: Reader, *, embedder: Embedder, now: datetime) -> in
     place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
     of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
     embedded = of_model.filter(cutting_rules=reader.cutting_rules, **place)
-    of_rules = IndexedText.objects.in_corpus(reader.corpus).made_by(RULES)
+    # The number of the rules by which its terms were found is the beginning of a text's hash.
+    following = (int.from_bytes(RULES) + 1).to_bytes(len(RULES))
+    of_rules = IndexedText.objects.in_corpus(reader.corpus).filter(content_hash__gte=RULES, content_hash__lt=following)
     with_terms = of_rules.filter(configuration__in=configurations(), **place)
     unknown = reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
     indexed = 0

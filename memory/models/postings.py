@@ -34,11 +34,6 @@ class IndexedTextQuerySet(IndexQuerySet["IndexedText"]):
         rows = rows if scope.since is None else rows.filter(said_at__gte=scope.since)
         return rows if scope.until is None else rows.filter(said_at__lt=scope.until)
 
-    def made_by(self, rules: bytes) -> Self:
-        """Rows of texts whose terms were found by these rules, whose number is the beginning of the hash."""
-        following = (int.from_bytes(rules) + 1).to_bytes(len(rules))
-        return self.filter(content_hash__gte=rules, content_hash__lt=following)
-
 
 class IndexedText(models.Model):
     """A text in the index; also one without terms, so that it is known to be indexed."""

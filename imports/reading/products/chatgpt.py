@@ -340,12 +340,9 @@ def _text(content: dict[str, Any]) -> str:
     texts = [_part(part) for part in parts if not has_words or _recording(object_of(part)) is None]
     if not any(texts):
         texts = [text_of(content.get("text"))]
-    return _CITATIONS.sub(_shown_of_mark, joined(texts)).strip()
-
-
-def _shown_of_mark(found: re.Match[str]) -> str:
-    named = _NAMED.match(found["mark"] or "")
-    return named["words"] if named else ""
+    return _CITATIONS.sub(
+        lambda found: named["words"] if (named := _NAMED.match(found["mark"] or "")) else "", joined(texts)
+    ).strip()
 
 
 def _is_for_pictures(text: str) -> bool:
