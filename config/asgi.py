@@ -140,6 +140,8 @@ class Streaming:
 
     Django gives each request a thread of its own, in which its middleware and its queries run, and keeps it to the
     request's end. Here the thread ends with its connection when the response begins: an open stream has neither.
+
+    Not a function, which a route would take for one of a request.
     """
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -78,7 +78,7 @@ def render_summary(text: str) -> SafeString:
         with budget(0.1):
             return mark_safe(clean_summary(parser.renderInline(text)))  # noqa: S308 - cleaned on this line
     except (TimeoutError, RecursionError):
-        return mark_safe(_escape(text))  # noqa: S308 - escaped on this line
+        return mark_safe(nh3.clean_text(text))  # noqa: S308 - escaped on this line
 
 
 def normalise(text: str) -> str:
@@ -125,11 +125,11 @@ def _with_ends(text: str, env: Env) -> Iterator[tuple[int, str]]:
 
 def took_too_long() -> str:
     sentence = _("Formatting this text would take too long. It is shown as it was written.")
-    return f'<p class="plain" dir="auto"><em>{_escape(sentence)}</em></p>'
+    return f'<p class="plain" dir="auto"><em>{nh3.clean_text(sentence)}</em></p>'
 
 
 def render_plain(text: str) -> list[str]:
-    return [f'<p class="plain" dir="auto">{_escape(piece)}</p>' for piece in plain_pieces(text)]
+    return [f'<p class="plain" dir="auto">{nh3.clean_text(piece)}</p>' for piece in plain_pieces(text)]
 
 
 def plain_pieces(text: str) -> Iterator[str]:
@@ -257,14 +257,14 @@ def _mark_task(item: Token, content: Token) -> None:
 
 
 def _note_mark(token: Token, attributes: str = "") -> str:
-    return f"<sup{attributes}>{_escape(str(token.meta['label']))}</sup>"
+    return f"<sup{attributes}>{nh3.clean_text(str(token.meta['label']))}</sup>"
 
 
 def _image_as_link(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:
     """Loading a picture would reveal the reader to its server; a link leaves the choice to the reader."""
     token = tokens[index]
-    address = _escape(str(token.attrs.get("src", "")))
-    words = _escape(renderer.renderInlineAsText(token.children, options, env)) or "image"
+    address = nh3.clean_text(str(token.attrs.get("src", "")))
+    words = nh3.clean_text(renderer.renderInlineAsText(token.children, options, env)) or "image"
     is_inside_link = sum(before.nesting for before in tokens[:index] if before.type.startswith("link_"))
     return words if is_inside_link else f'<a href="{address}" target="_blank">{words}</a>'
 
@@ -277,7 +277,7 @@ def _image_not_loaded(renderer: RendererHTML, tokens: Sequence[Token], index: in
         return link
     words, load = _("Image not loaded"), _("Load")
     label = f'<span class="picture-label">{words}</span><span class="picture-label"> · </span>'
-    place = f'<span class="picture-host">{_escape(host)}</span>'
+    place = f'<span class="picture-host">{nh3.clean_text(host)}</span>'
     button = f'<button type="button" data-action="load-picture">{load}</button>'
     return f'<span class="picture">{label}{place} · {link} {button}</span>'
 
@@ -298,10 +298,6 @@ def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, opti
         # Another site opens in a new tab, so that a draft in the chat is kept.
         token.attrSet("target", "_blank")
     return renderer.renderToken(tokens, index, options, env)
-
-
-def _escape(text: str) -> str:
-    return nh3.clean_text(text)
 
 
 _parser = _make_parser()

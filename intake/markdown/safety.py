@@ -41,14 +41,6 @@ _CLASSES = {
 _HAS_DIRECTION = {"p", "blockquote", "ul", "ol", "table", "h3", "h4", "h5", "h6", "div", "details"}
 
 
-def clean_answer(html: str) -> str:
-    return _answer_cleaner.clean(html)
-
-
-def clean_summary(html: str) -> str:
-    return _summary_cleaner.clean(html)
-
-
 def _only_known_classes(tag: str, attribute: str, value: str) -> str | None:
     if attribute != "class":
         return value
@@ -56,18 +48,14 @@ def _only_known_classes(tag: str, attribute: str, value: str) -> str | None:
     return value if pattern and pattern.fullmatch(value) else None
 
 
-def _attributes() -> dict[str, set[str]]:
-    return {
+clean_answer = nh3.Cleaner(
+    tags=_BLOCKS | _TABLES | _INLINE | _FRAMES | MATH_TAGS,
+    attributes={
         "ol": {"start"},
         **{tag: {"class"} for tag in _CLASSES},
         "a": {"href", "title"},
         **{tag: _MATH_ATTRIBUTES for tag in MATH_TAGS},
-    }
-
-
-_answer_cleaner = nh3.Cleaner(
-    tags=_BLOCKS | _TABLES | _INLINE | _FRAMES | MATH_TAGS,
-    attributes=_attributes(),
+    },
     attribute_filter=_only_known_classes,
     tag_attribute_values={
         "a": {"target": {"_blank"}},
@@ -79,12 +67,12 @@ _answer_cleaner = nh3.Cleaner(
     },
     url_schemes={"http", "https", "mailto"},
     link_rel=LINK_REL,
-)
-_summary_cleaner = nh3.Cleaner(
+).clean
+clean_summary = nh3.Cleaner(
     tags=_INLINE,
     attributes={"a": {"href"}},
     url_schemes=set(),
     # A browser reads `//host` and `/\host` as another site.
     url_relative=lambda url: url if re.match(r"/(?![/\\])", url) else None,
     link_rel=LINK_REL,
-)
+).clean
