@@ -177,7 +177,7 @@ def _answer_sentences(
     # The words of the question that no text has, as a tool's note says them.
     said = re.compile(NO_TEXT_HAS_WORDS.format("([^;]+)"))
     notes_of = [results.get("note") or "" for results in (chats, notes, files) if results.get("results")]
-    absent = [{*words_said[1].split(", ")} if (words_said := said.search(note)) else set() for note in notes_of]
+    absent = [{*absent_words[1].split(", ")} if (absent_words := said.search(note)) else set() for note in notes_of]
     if absent and (words := set.intersection(*absent)):
         head = f"{head.rstrip()} No text has: {', '.join(sorted(words))}.\n\n"
     return ([head, *sentences], sources) if sentences else ([f"{NOTHING_ABOUT_IT}{SAVED}\n\n"], [])

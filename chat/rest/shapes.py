@@ -108,18 +108,8 @@ class AttachmentOutput(Output):
 
     @classmethod
     def of(cls, attachment: Attachment) -> Self:
-        return cls(
-            id=attachment.pk,
-            name=attachment.name,
-            type=attachment.media_type,
-            size=attachment.size,
-            sha256=attachment.sha256,
-            state=attachment.state,
-            kind=attachment.kind,
-            error=(attachment.error or {}).get("message"),
-            conversation_id=attachment.conversation_id,
-            turn_number=attachment.turn_number,
-        )
+        of_row = {name: getattr(attachment, name) for name in cls.model_fields if name not in ("type", "error")}
+        return cls(**of_row, type=attachment.media_type, error=(attachment.error or {}).get("message"))
 
 
 class TurnOutput(Output):
@@ -143,11 +133,16 @@ class TurnOutput(Output):
         list[SourceOutput] | None, Field(description="What the answer was given of the memory, the used ones first.")
     ] = None
 
-    @staticmethod
-    def fields(
-        turn: Turn, versions: list[int] | None, files: Iterable[Attachment], sources: Iterable[AnswerSource]
-    ) -> dict[str, Any]:
-        return dict(
+    @classmethod
+    def of(
+        cls,
+        turn: Turn,
+        versions: list[int] | None,
+        files: Iterable[Attachment],
+        sources: Iterable[AnswerSource],
+        **more: int,
+    ) -> Self:
+        return cls(
             sources=[each.output for each in sources] or None,
             turn_id=turn.pk,
             turn_number=turn.turn_number,
@@ -161,6 +156,7 @@ class TurnOutput(Output):
             said_at=turn.said_at,
             usage=UsageOutput.of(turn),
             versions=versions,
+            **more,
         )
 
 
@@ -172,8 +168,8 @@ class OneTurnOutput(TurnOutput):
     @classmethod
     def with_count(cls, turn: Turn, tree: Tree, caller: Caller) -> Self:
         number, sources = turn.turn_number, sources_of([turn], caller).get(turn.pk, [])
-        fields = cls.fields(turn, tree.versions_of(number), attachments_of([turn])[turn.pk], sources)
-        return cls(**fields, turns_from_here=len(tree.below(number)))
+        below = len(tree.below(number))
+        return cls.of(turn, tree.versions_of(number), attachments_of([turn])[turn.pk], sources, turns_from_here=below)
 
 
 class ChosenOutput(Output):
@@ -194,11 +190,7 @@ class ConversationWithTurnsOutput(ConversationOutput):
         return cls(
             **_of(conversation),
             turns=[
-                TurnOutput(
-                    **TurnOutput.fields(
-                        turn, window.versions[turn.turn_number], files[turn.pk], sources.get(turn.pk, [])
-                    )
-                )
+                TurnOutput.of(turn, window.versions[turn.turn_number], files[turn.pk], sources.get(turn.pk, []))
                 for turn in window.turns
             ],
             earlier=window.earlier,
