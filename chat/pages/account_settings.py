@@ -7,16 +7,16 @@ from allauth.account.models import EmailAddress
 from django.conf import settings as django_settings
 from django.contrib import messages
 from django.contrib.auth import logout
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_POST
 
 from chat.agent.search_engines import chosen_engine
+from chat.pages.common import page_with_form
 from chat.pages.forms import (
     AnswersForm,
     DeleteAccountForm,
@@ -42,7 +42,7 @@ LONGEST_PART, MOST_PARTS = 20, 4
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def account(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
     form = TimeZoneForm(request.POST or None, initial={"time_zone": user.time_zone})
@@ -107,7 +107,7 @@ def _saved(request: HttpRequest) -> HttpResponse:
     if request.headers.get("X-Recollect-Part") == "saved":
         return HttpResponse(_("Saved."), content_type="text/plain; charset=utf-8")
     messages.success(request, _("Saved."))
-    return HttpResponseRedirect(reverse("intake:account"))
+    return redirect("intake:account")
 
 
 @never_cache
@@ -121,7 +121,7 @@ def home_parts(request: HttpRequest) -> HttpResponse:
         mine = ChatPreferences.objects.for_user(user).values_list("hidden_at_home", flat=True).first() or ""
         hidden = " ".join(dict.fromkeys([*mine.split(), name][-MOST_PARTS:])) if name else ""
         ChatPreferences.objects.update_or_create(user=user, defaults={"hidden_at_home": hidden})
-    return HttpResponseRedirect(reverse("intake:home"))
+    return redirect("intake:home")
 
 
 @never_cache

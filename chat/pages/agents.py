@@ -15,7 +15,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from agent_tools.authentication import (
     LONGEST_DAYS,
@@ -39,7 +39,7 @@ from agent_tools.tools.context import (
     session_context,
     text_of,
 )
-from chat.pages.common import ServiceForm, page_that_searches, show
+from chat.pages.common import ServiceForm, page_that_searches, page_with_form, show
 from core import rate_limits
 from core.errors import InvalidInput
 from core.ids import parse_id
@@ -206,7 +206,7 @@ class TokenForm(ServiceForm):
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 @requires_recent_proof(methods=("POST",))
 def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
@@ -326,7 +326,7 @@ class AppForm(ServiceForm):
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 @requires_recent_proof(methods=("POST",))
 def apps(request: HttpRequest) -> HttpResponse:
     form, made = AppForm(request.POST if request.method == "POST" else None), None

@@ -17,7 +17,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
@@ -27,11 +27,11 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
 
 from chat.agent.search_engines import chosen_engine
-from chat.pages.common import P, View, personal_form
+from chat.pages.common import P, View, page_with_form, personal_form
 from chat.pages.forms import RenameForm
 from chat.pages.home import home as parts_of_home
 from chat.pages.installation import REGISTRATIONS, is_to_choose_who_registers
@@ -89,7 +89,7 @@ def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpRespo
     if request.method == "POST":
         deleting.delete_conversation(caller=caller_of(request), conversation_id=conversation.pk)
         messages.success(request, gettext("Chat deleted."))
-        return HttpResponseRedirect(reverse("intake:home"))
+        return redirect("intake:home")
     return render(request, "intake/delete_conversation.html", {"conversation": conversation})
 
 
@@ -179,7 +179,7 @@ def home(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @login_not_required
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def share(request: HttpRequest) -> HttpResponse:
     """What another app shares with the installed one, where the service worker (`intake/worker.js`) has not caught it.
 
@@ -187,7 +187,7 @@ def share(request: HttpRequest) -> HttpResponse:
     written, nothing is saved, and another site's form comes without the session's cookie (SameSite).
     """
     if request.method != "POST":
-        return HttpResponseRedirect(reverse("intake:home"))
+        return redirect("intake:home")
     if not is_registered(request) and not may_visitors_chat():
         return logged_out(request, AuthenticationRequired(LOGGED_OUT))
     words = [request.POST.get(name, "").strip() for name in ("title", "text", "url")]
@@ -354,7 +354,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     requested = request.POST.get("do")
     if not ids:
         messages.error(request, gettext("Choose some chats first."))
-        return HttpResponseRedirect(reverse("intake:conversations"))
+        return redirect("intake:conversations")
     if requested == "delete" and request.POST.get("sure") != YES:
         chosen = Conversation.objects.for_caller(caller).kept().filter(pk__in=ids).newest_first()
         return render(request, "intake/delete_conversations.html", {"chosen": chosen})
@@ -372,7 +372,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     else:
         raise InvalidInput(gettext_noop("There is no such thing to do."))
     messages.success(request, _done(requested, len(set(ids))))
-    return HttpResponseRedirect(reverse("intake:conversations"))
+    return redirect("intake:conversations")
 
 
 def _file(document: bytes, now: datetime) -> HttpResponse:

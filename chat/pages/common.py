@@ -45,6 +45,7 @@ from memory.search.sources import HistoryScope
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+page_with_form = require_http_methods(["GET", "HEAD", "POST"])
 
 
 def personal_form(view: View[P]) -> View[P]:
@@ -56,7 +57,7 @@ def personal_form(view: View[P]) -> View[P]:
         with acting_as(caller_of(request)):
             return view(request, *args, **kwargs)
 
-    return login_not_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper)))
+    return login_not_required(never_cache(page_with_form(wrapper)))
 
 
 def page_for_registered(view: View[P]) -> View[P]:
@@ -87,7 +88,7 @@ def page_that_searches(view: View[P]) -> View[P]:
         with timezone.override(person_of(request).zone):
             return view(request, *args, **kwargs)
 
-    return login_not_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper)))
+    return login_not_required(never_cache(page_with_form(wrapper)))
 
 
 def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:

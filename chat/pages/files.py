@@ -3,8 +3,8 @@
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from chat.pages.common import (
@@ -64,4 +64,4 @@ def delete_file(request: HttpRequest, file_id: str) -> HttpResponse:
         return show(request, "memory/delete_file.html", file=file, place="memory", tab="files")
     deleting.delete_attachment(caller=caller, attachment_id=file_id)
     messages.success(request, _("Page removed.") if file.kind == Attachment.Kind.PAGE else _("File deleted."))
-    return HttpResponseRedirect(reverse("memory:files"))
+    return redirect("memory:files")

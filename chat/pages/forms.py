@@ -13,8 +13,9 @@ from django.utils.translation import gettext_lazy as _
 
 from core.errors import InvalidInput, RateLimited
 from core.isolation.acting import Caller
-from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
+from core.validation import LONGEST_EMAIL
 from intake.accounts import registration, visitors
+from intake.accounts.forms import PASSWORD_HELP, password_field
 from intake.chats.services import without_nul
 from intake.llm.chat_options import MAX_INSTRUCTIONS
 from intake.llm.language_models import offered
@@ -30,12 +31,7 @@ class LoginForm(AuthenticationForm):
     username = UsernameField(
         max_length=LONGEST_EMAIL, widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True})
     )
-    password = forms.CharField(
-        label=_("Password"),
-        strip=False,
-        max_length=LONGEST_PASSWORD,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-    )
+    password = password_field()
     error_messages = {
         **AuthenticationForm.error_messages,
         "invalid_login": _("Wrong email or password."),
@@ -62,13 +58,7 @@ class RegisterForm(forms.Form):
         max_length=LONGEST_EMAIL,
         widget=forms.EmailInput(attrs={"autocomplete": "email", "autofocus": True}),
     )
-    password = forms.CharField(
-        label=_("Password"),
-        strip=False,
-        max_length=LONGEST_PASSWORD,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=_("At least 8 characters; not a common password, not only digits."),
-    )
+    password = password_field(is_new=True, help_text=PASSWORD_HELP)
     # From the browser; dates in searches use it.
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     # If registration needs a confirmed email, only an email says so.
@@ -217,13 +207,7 @@ class AnswersForm(forms.Form):
 
 
 class DeleteAccountForm(forms.Form):
-    password = forms.CharField(
-        label=_("Password"),
-        strip=False,
-        max_length=LONGEST_PASSWORD,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-        help_text=_("To make sure that it is you."),
-    )
+    password = password_field(help_text=_("To make sure that it is you."))
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

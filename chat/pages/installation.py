@@ -8,13 +8,12 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_http_methods
 
+from chat.pages.common import page_with_form
 from chat.pages.staff import note_action, staff_page
 from core.text import pg_text
 from intake.accounts import registration
@@ -173,7 +172,7 @@ def is_fixed(name: str) -> bool:
 
 @staff_page
 @requires_recent_proof(methods=("POST",))
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def staff_settings(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _settings_page(request, SettingsForm(initial=_present()))
@@ -183,7 +182,7 @@ def staff_settings(request: HttpRequest) -> HttpResponse:
     _keep(form.sent())
     note_action(request, "settings")
     messages.success(request, _("Saved. It applies everywhere within seconds."))
-    return HttpResponseRedirect(reverse("intake:home" if "from_home" in request.POST else "intake:staff_settings"))
+    return redirect("intake:home" if "from_home" in request.POST else "intake:staff_settings")
 
 
 def _keep(values: dict[str, Any]) -> None:

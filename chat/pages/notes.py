@@ -1,7 +1,8 @@
 """Pages of imported notes."""
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
@@ -37,4 +38,4 @@ def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
         return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="records")
     service.delete_note(user=person_of(request), note_id=found.pk)
     messages.success(request, _("Note deleted."))
-    return HttpResponseRedirect(reverse("memory:records"))
+    return redirect("memory:records")

@@ -6,13 +6,13 @@ from allauth.account.utils import user_pk_to_url_str
 from django import forms
 from django.contrib import messages
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_http_methods
 
+from chat.pages.common import page_with_form
 from chat.pages.installation import MEGABYTE, megabytes_field
 from chat.pages.people import account_rows, sends_mail
 from chat.pages.staff import note_action, staff_page
@@ -45,7 +45,7 @@ class QuotasForm(forms.Form):
 
 @staff_page
 @requires_recent_proof(methods=("POST",))
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def show_user(request: HttpRequest, user_id: str) -> HttpResponse:
     """A form disables or enables the account, makes a link for a new password, sets quotas or rights."""
     user = _user(user_id)
@@ -59,7 +59,7 @@ def show_user(request: HttpRequest, user_id: str) -> HttpResponse:
     elif action in ("promote", "demote"):
         _set_staff(request, user, is_staff=action == "promote")
     if action:
-        return HttpResponseRedirect(reverse("intake:staff_person", args=[user.pk]))
+        return redirect("intake:staff_person", user.pk)
     return _user_page(request, user, _quotas_form(user))
 
 
@@ -144,7 +144,7 @@ def _set_quotas(request: HttpRequest, user: User) -> HttpResponse:
     keep_setting(QUOTAS_OF_USERS, change)
     note_action(request, "quotas", user=user)
     messages.success(request, _("Saved. It applies everywhere within seconds."))
-    return HttpResponseRedirect(reverse("intake:staff_person", args=[user.pk]))
+    return redirect("intake:staff_person", user.pk)
 
 
 def _quotas_form(user: User) -> QuotasForm:

@@ -10,6 +10,7 @@ from django import forms
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
@@ -162,7 +163,7 @@ def delete_project(request: HttpRequest, key: str) -> HttpResponse:
         if with_contents
         else _("The project is deleted. What was in it stays."),
     )
-    return HttpResponseRedirect(reverse("memory:projects"))
+    return redirect("memory:projects")
 
 
 def path_of(name: str, doing: str = "project") -> str:

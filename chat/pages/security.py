@@ -7,14 +7,15 @@ from allauth.account.signals import password_changed
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
+from chat.pages.common import page_with_form
 from core.paging import position_in_address
 from intake.accounts import activity, sessions
 from intake.accounts.forms import ChangePasswordForm
@@ -25,7 +26,7 @@ from intake.models import User
 
 @never_cache
 @sensitive_post_parameters()
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def password(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
     if not user.has_usable_password() and not is_recent(request):
@@ -38,7 +39,7 @@ def password(request: HttpRequest) -> HttpResponse:
     _change_password(request, user, form.cleaned_data["new_password"])
     if form.cleaned_data["end_access"]:
         sessions.end_access(user=user)
-    return HttpResponseRedirect(reverse("intake:account"))
+    return redirect("intake:account")
 
 
 def _change_password(request: HttpRequest, user: User, new: str) -> None:
@@ -72,7 +73,7 @@ def list_activity(request: HttpRequest) -> HttpResponse:
 def end_session(request: HttpRequest, name: str) -> HttpResponse:
     sessions.end_session(user=person_of(request), name=name)
     messages.success(request, _("Ended. That browser is logged out within seconds."))
-    return HttpResponseRedirect(reverse("intake:sessions"))
+    return redirect("intake:sessions")
 
 
 @never_cache
@@ -81,7 +82,7 @@ def end_other_sessions(request: HttpRequest) -> HttpResponse:
     ended = sessions.end_other_sessions(user=person_of(request), current=request.session.session_key)
     words = ngettext("One other session is ended.", "%(count)s other sessions are ended.", ended)
     messages.success(request, words % {"count": ended})
-    return HttpResponseRedirect(reverse("intake:sessions"))
+    return redirect("intake:sessions")
 
 
 @never_cache

@@ -17,14 +17,13 @@ from urllib.parse import urlsplit
 from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
 
+from chat.pages.common import page_with_form
 from chat.pages.staff import note_action, staff_page
 from core.errors import NotFound
 from core.text import in_page_language
@@ -222,7 +221,7 @@ def _server_of(address: str) -> tuple[str, str]:
 
 @staff_page
 @requires_recent_proof(methods=("POST",))
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def show_models(request: HttpRequest) -> HttpResponse:
     """The models and what was found on this machine. A form changes one, or asks it something."""
     if request.method != "POST":
@@ -243,13 +242,13 @@ def show_models(request: HttpRequest) -> HttpResponse:
         hidden = {*row.get("hidden", ())} - {model} | ({model} if action == "hide" else set())
         chosen = {"first": model} if action == "default" else {}
         keep_setting(MODELS, lambda rows: _with(rows or [], {**row, **chosen, "hidden": sorted(hidden)}))
-    return HttpResponseRedirect(reverse("intake:staff_models"))
+    return redirect("intake:staff_models")
 
 
 @staff_page
 @sensitive_post_parameters("api_key", "sealed")
 @requires_recent_proof(methods=("POST",))
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def edit_model(request: HttpRequest, key: str) -> HttpResponse:
     """A new one begins with its card; it is tried before it is kept."""
     before = None if key == NEW else _row(key)
@@ -266,7 +265,7 @@ def edit_model(request: HttpRequest, key: str) -> HttpResponse:
         keep_setting(MODELS, lambda rows: _with(rows or [], row))
         note_action(request, "models")
         messages.success(request, _("Saved. It applies everywhere within seconds."))
-        return HttpResponseRedirect(reverse("intake:staff_models"))
+        return redirect("intake:staff_models")
     title = before["name"] if before else SOURCES.get(source, SOURCES["other"])[0]
     return render(request, "intake/staff/model.html", {**context, "form": form, "title": title})
 
@@ -300,7 +299,7 @@ def _adopt(request: HttpRequest, address: str) -> HttpResponse:
     found = {base_url: (title, names) for title, base_url, names in _found(request)}
     if address not in found:
         messages.error(request, _("No server answers there any more."))
-        return HttpResponseRedirect(reverse("intake:staff_models"))
+        return redirect("intake:staff_models")
     title, names = found[address]
     taken = {each["name"] for each in kept_models()} | {model.name for model in models_of_environment()}
     name = re.sub(r"[^a-z.]+", "-", title.lower())
@@ -311,7 +310,7 @@ def _adopt(request: HttpRequest, address: str) -> HttpResponse:
     keep_setting(MODELS, lambda rows: _with(rows or [], row))
     note_action(request, "models")
     messages.success(request, _("Added. Everybody can choose its models now."))
-    return HttpResponseRedirect(reverse("intake:home" if "from_home" in request.POST else "intake:staff_models"))
+    return redirect("intake:home" if "from_home" in request.POST else "intake:staff_models")
 
 
 def _found(request: HttpRequest) -> list[FoundServer]:

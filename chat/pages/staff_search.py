@@ -6,15 +6,14 @@ from urllib.parse import urlsplit
 from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
 
 from chat.agent.search_engines import BRAVE, SEARXNG, TAVILY, chosen_engine, search_web
+from chat.pages.common import page_with_form
 from chat.pages.staff import note_action, staff_page
 from core.errors import Unavailable
 from core.text import in_page_language
@@ -88,7 +87,7 @@ class SearchEngineForm(forms.Form):
 @staff_page
 @sensitive_post_parameters("api_key")
 @requires_recent_proof(methods=("POST",))
-@require_http_methods(["GET", "HEAD", "POST"])
+@page_with_form
 def show_search(request: HttpRequest) -> HttpResponse:
     before = chosen_engine() or {"kind": "", "address": "", "sealed": ""}
     initial = {"kind": before["kind"], "address": before["address"]}
@@ -98,5 +97,5 @@ def show_search(request: HttpRequest) -> HttpResponse:
         keep_setting(SEARCH, lambda _before: kept)
         note_action(request, "settings")
         messages.success(request, _("Saved. It applies everywhere within seconds."))
-        return HttpResponseRedirect(reverse("intake:staff_search"))
+        return redirect("intake:staff_search")
     return render(request, "intake/staff/search.html", {"form": form, "tab": "search"})

@@ -32,7 +32,7 @@ MOST = {
     # that no text has (1,200), apps that the installer sets up (800).
     # 3,400 more: log-ins at servers of tools (4,600), corrections of passages and sentences in three languages (1,000);
     # 2,600 fewer: the REST API as operations, and the map.
-    "tokens": 513_750,
+    "tokens": 513_700,
     "lines of a divider": 0,
     "functions named once, of three lines or fewer": 150,
     "numbers named at module level": 500,
