@@ -27,6 +27,7 @@ from chat.pages import (
     tool_servers,
     usage,
 )
+from memory.models.documents import ABOUT_ME
 
 conversation_pages = [
     path("", chats.home, name="home"),
@@ -94,8 +95,8 @@ memory_pages = [
     path("memory/edit/", documents.edit, name="edit_memory"),
     path("memory/history/", document_versions.history, name="history_memory"),
     path("memory/about/", documents.about, name="about"),
-    path("memory/about/edit/", documents.edit, {"about": True}, name="edit_about"),
-    path("memory/about/history/", document_versions.history, {"about": True}, name="history_about"),
+    path("memory/about/edit/", documents.edit, {"day": ABOUT_ME}, name="edit_about"),
+    path("memory/about/history/", document_versions.history, {"day": ABOUT_ME}, name="history_about"),
     path("memory/timeline/", overview.timeline_page, name="timeline"),
     path("memory/timeline/<str:month>/", overview.month_page, name="month"),
     path("memory/map/", overview.map_page, name="map"),

@@ -197,9 +197,12 @@ def places_cited(sources: Iterable[AnswerSource]) -> dict[str, str]:
 
 
 def in_words(sources: Iterable[PromptPart]) -> str:
-    """The line under an answer; empty if nothing was used."""
+    """The line under an answer; empty if nothing was used. A chat that was found as a whole and by its turns counts by
+    these alone.
+    """
     used = [part for part in sources if part.used]
     pages = {part.source.rpartition(":")[0] for part in used if part.kind == PAGE}
-    of_memory = sum(part.kind != PAGE for part in used)
+    chats = {part.source.partition("/")[0] for part in used if "/" in part.source}
+    of_memory = sum(part.kind != PAGE and part.source not in chats for part in used)
     lines = [gettext("From your memory: %(count)s") % {"count": of_memory}] if of_memory else []
     return " · ".join([*lines, gettext("Read on the web: %(count)s") % {"count": len(pages)}] if pages else lines)

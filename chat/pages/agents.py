@@ -290,7 +290,7 @@ def agents(request: HttpRequest) -> HttpResponse:
         "clients": [(name, f"recollect install {client}", what) for client, name, what in CLIENTS],
         "mcp_address": f"{address}{MCP_PATH}",
     }
-    return render(request, "agent_tools/agents.html", {**context, "place": "agents"})
+    return render(request, "agent_tools/agents.html", context)
 
 
 def _connected(user: User, now: datetime) -> list[tuple[TokenShown | ConnectionInfo, str, list[int] | None]]:
@@ -341,7 +341,6 @@ def apps(request: HttpRequest) -> HttpResponse:
         "tokens": [(token, kept[token.keeps]) for token in tokens],
         "addresses": [f"{address}/v1", address],
         "snippets": in_other_apps(address=address, secret=made.secret if made else PLACEHOLDER),
-        "place": "agents",
     }
     return render(request, "agent_tools/apps.html", context)
 
@@ -417,7 +416,6 @@ def context(request: HttpRequest) -> HttpResponse:
         "lines": [_shown(line) for line in lines],
         "tokens": tokens,
         "address": request.get_full_path(),
-        "place": "agents",
         "tab": "context",
     }
     with acting_as(caller_of(request)):

@@ -38,7 +38,6 @@ from memory.models.documents import (
     MAX_PROJECT_LENGTH,
     MAX_RECORD_LENGTH,
     MAX_TAGS,
-    DocumentDay,
 )
 from memory.records import DEFAULT_TYPE, RecordOutput
 from memory.search.sources import HistoryScope
@@ -102,7 +101,7 @@ def _tell_visitor(request: HttpRequest) -> HttpResponse:
     # A page that only accepts POST cannot be reopened by its address alone.
     back = request.get_full_path()
     status = HTTPStatus.UNAUTHORIZED if is_sending else HTTPStatus.OK
-    return show(request, "memory/visitor.html", status=status, unsaved=unsaved, back=back, place=_place(request))
+    return show(request, "memory/visitor.html", status=status, unsaved=unsaved, back=back, tab=_place(request))
 
 
 def _place(request: HttpRequest) -> str:
@@ -163,10 +162,6 @@ def place_in_words(place: str) -> str:
 
 def logs_path(project: str = "") -> str:
     return reverse("memory:logs", query={"project": project} if project else None)
-
-
-def tab_of(day: DocumentDay) -> str:
-    return "logs" if isinstance(day, date) else "memory"
 
 
 LONGEST_QUERY = 10_000

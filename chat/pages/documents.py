@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from agent_tools.tools.context import lines_left_out
+from agent_tools.tools.context import lines_left_out, lines_of, without_left_out
 from chat.pages.common import (
     AppendForm,
     DayForm,
@@ -24,7 +24,6 @@ from chat.pages.common import (
     page_for_registered,
     project_of,
     show,
-    tab_of,
 )
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.accounts.identity import person_of
@@ -32,7 +31,7 @@ from intake.models import Conversation, User
 from memory import documents
 from memory.addresses import document_path
 from memory.documents import DocumentOutput
-from memory.left_out import digests_left_out
+from memory.left_out import digest_of, digests_left_out
 from memory.models.documents import ABOUT_ME, DocumentDay
 
 
@@ -48,12 +47,9 @@ def logs(request: HttpRequest) -> HttpResponse:
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
     lines = documents.first_lines(user=user, project=project, days=[each.date for each in found.logs])
     today = timezone.localdate()
-    context: dict[str, Any] = {"found": found, "form": form, "today": today, "append": AppendForm()}
-    context |= {"of_project": project, "path_of_today": document_path(today, project=project)}
-    context["logs"] = [
-        (each, lines.get(each.date, ""), document_path(each.date, project=project)) for each in found.logs
-    ]
-    return show(request, "memory/logs.html", status=status, place="memory", tab="logs", **context)
+    shown = [(each, lines.get(each.date, ""), document_path(each.date, project=project)) for each in found.logs]
+    context: dict[str, Any] = {"found": found, "form": form, "append": AppendForm(), "logs": shown}
+    return show_document(request, "memory/logs.html", today, status=status, **context)
 
 
 @page_for_registered
@@ -72,14 +68,8 @@ def log(request: HttpRequest, date: str) -> HttpResponse:
             else:
                 messages.success(request, _("Added."))
                 return HttpResponseRedirect(document_path(day, project=project))
-    context: dict[str, Any] = {"day": day, "document": _present(user, day, project), "form": form}
-    context |= {
-        "place": "memory",
-        "tab": "logs",
-        "of_project": project,
-        "paths": _paths(day, project, "edit", "history", "move", "delete"),
-    }
-    return show(request, "memory/log.html", status=status, **context)
+    context = {"document": _present(user, day, project), "paths": _paths(day, project, "move", "delete"), "form": form}
+    return show_document(request, "memory/log.html", day, status=status, **context)
 
 
 @page_for_registered
@@ -98,9 +88,8 @@ def delete_log(request: HttpRequest, date: str) -> HttpResponse:
             messages.success(request, _("Log deleted."))
             return HttpResponseRedirect(logs_path(project))
     status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
-    context = {"document": document, "has_changed": has_changed, "place": "memory", "tab": "logs"}
-    context |= {"of_project": project, "back": document_path(day, project=project)}
-    return show(request, "memory/delete_log.html", status=status, **context)
+    context: dict[str, Any] = {"document": document, "has_changed": has_changed}
+    return show_document(request, "memory/delete_log.html", day, status=status, **context)
 
 
 @require_safe
@@ -111,12 +100,12 @@ def memory(request: HttpRequest) -> HttpResponse:
     boxes = []
     for key, day in (("who", ABOUT_ME), ("holds", None)) if not project else (("holds", None),):
         document = _present(person_of(request), day, project)
-        paths = _paths(day, project, "edit", "history")
+        paths = _paths(day, project)
         boxes.append({"key": key, "document": document, "content": document.content if document else "", **paths})
-    context: dict[str, Any] = {"boxes": boxes, **_memories_beside(request, None)}
-    if not project:
-        context |= _left_out(person_of(request))
-    return show(request, "memory/document.html", place="memory", tab="memory", **context)
+    left_out = {} if project else _left_out(person_of(request))
+    return show_document(
+        request, "memory/document.html", None, boxes=boxes, **_memories_beside(request, None), **left_out
+    )
 
 
 @require_safe
@@ -160,21 +149,18 @@ def move_log(request: HttpRequest, date: str) -> HttpResponse:
             else:
                 messages.success(request, _("The log is moved."))
                 return HttpResponseRedirect(document_path(to, project=project))
-    context = {"document": document, "form": form, "has_changed": status == HTTPStatus.CONFLICT, "place": "memory"}
-    context |= {"tab": "logs", "of_project": project, "back": document_path(day, project=project)}
-    return show(request, "memory/move_log.html", status=status, **context)
-
-
-def named_day(date: str | None, *, about: bool) -> DocumentDay:
-    """The document that an address names: a day's log, `ABOUT_ME`, or MEMORY.md."""
-    return ABOUT_ME if about else day_of(date) if date else None
+    context = {"document": document, "form": form, "has_changed": status == HTTPStatus.CONFLICT}
+    return show_document(request, "memory/move_log.html", day, status=status, **context)
 
 
 @page_for_registered
-def edit(request: HttpRequest, date: str | None = None, *, about: bool = False) -> HttpResponse:
-    day, user = named_day(date, about=about), person_of(request)
-    project = document_project(request, day)
+def edit(request: HttpRequest, date: str = "", day: DocumentDay = None) -> HttpResponse:
+    """With `?line=`, one line alone."""
+    day = day_of(date) if date else day
+    user, project = person_of(request), document_project(request, day)
     present = _present(user, day, project)
+    if digest := request.GET.get("line"):
+        return _edit_line(request, day, present, digest)
     if request.method != "POST":
         return _editor(request, day, _form_of(present), present)
     form, status = DocumentForm(request.POST), HTTPStatus.BAD_REQUEST
@@ -196,6 +182,39 @@ def edit(request: HttpRequest, date: str | None = None, *, about: bool = False) 
     return _editor(request, day, form, present, status=status)
 
 
+def _edit_line(request: HttpRequest, day: DocumentDay, present: DocumentOutput | None, digest: str) -> HttpResponse:
+    """The line that is left out by this digest, wherever it stands; other lines may have changed meanwhile. If it has
+    changed itself, nothing is saved: the whole document is shown to edit, with what was written.
+    """
+    user, project, text = person_of(request), document_project(request, day), present.content if present else ""
+    path, form = document_path(day, project=project), DocumentForm(request.POST or None)
+    found = [slice(start, end) for line, start, end, _headings in lines_of(text, path) if line.digest == digest]
+    if form.is_valid():
+        found = [each for each in found if digest_of(text[each]) == form.cleaned_data["state"]]
+    if present is None or not found:
+        mine, status = request.POST.get("content", ""), HTTPStatus.CONFLICT
+        return _editor(request, day, _form_of(present), present, status=status, is_gone=True, mine=mine)
+    if not form.is_bound:
+        words = text[found[0]]
+        form = _form_of(present, content=words, state=digest_of(words))
+        return _editor(request, day, form, present, is_line=True)
+    try:
+        if form.is_valid():
+            content = form.cleaned_data["content"].strip()
+            for each in reversed(found):
+                text = text[: each.start] + content + text[each.stop :]
+            text = text if content else without_left_out(present.content, path, {digest})
+            now, state = timezone.now(), present.state
+            documents.replace(user=user, day=day, project=project, content=text, expected=[state], now=now)
+            messages.success(request, _("Saved."))
+            return HttpResponseRedirect(path)
+    except InvalidInput as error:
+        form.complain(error)
+    except Conflict:
+        return _edit_line(request, day, _present(user, day, project), digest)
+    return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST, is_line=True)
+
+
 def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> HttpResponse:
     """Shows both texts. The next submission was written with the other text in view, and may replace it."""
     project = document_project(request, day)
@@ -203,7 +222,7 @@ def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> Htt
     if present is not None and present.content == mine:
         return HttpResponseRedirect(document_path(day, project=project))
     form = _form_of(present, content=mine)
-    return _editor(request, day, form, present, template="memory/conflict.html", status=HTTPStatus.CONFLICT)
+    return _editor(request, day, form, present, "memory/conflict.html", status=HTTPStatus.CONFLICT)
 
 
 def _editor(
@@ -211,23 +230,25 @@ def _editor(
     day: DocumentDay,
     form: DocumentForm,
     present: DocumentOutput | None,
-    *,
     template: str = "memory/edit.html",
-    status: int = HTTPStatus.OK,
+    **context: Any,
 ) -> HttpResponse:
-    log_of, project = day if isinstance(day, date) else None, document_project(request, day)
-    context: dict[str, Any] = {"form": form, "day": log_of, "is_about": day == ABOUT_ME, "present": present}
-    context["action"] = document_path(day, "edit", project=project)
-    context |= _memories_beside(request, day)
-    back = document_path(day, project=project)
-    return show(request, template, status=status, place="memory", tab=tab_of(day), back=back, **context)
+    action = document_path(day, "edit", project=document_project(request, day))
+    context |= {"form": form, "present": present, "action": action, **_memories_beside(request, day)}
+    return show_document(request, template, day, **context)
 
 
-def _form_of(present: DocumentOutput | None, *, content: str | None = None) -> DocumentForm:
-    there = present.content if present else ""
-    return DocumentForm(
-        initial={"content": there if content is None else content, "state": present.state if present else ""}
-    )
+def show_document(request: HttpRequest, template: str, day: DocumentDay, **context: Any) -> HttpResponse:
+    """With what each page of a document says: which one it is, and the way back to it."""
+    project, log_of = document_project(request, day), day if isinstance(day, date) else None
+    context |= {"of_project": project, "day": log_of, "is_about": day == ABOUT_ME}
+    context |= {"tab": "logs" if log_of else "memory", "back": document_path(day, project=project)}
+    return show(request, template, **context)
+
+
+def _form_of(present: DocumentOutput | None, **facts: str) -> DocumentForm:
+    there = {"content": present.content, "state": present.state} if present else {}
+    return DocumentForm(initial=there | facts)
 
 
 def _present(user: User, day: DocumentDay, project: str) -> DocumentOutput | None:
@@ -243,14 +264,13 @@ def document_project(request: HttpRequest, day: DocumentDay) -> str:
 
 
 def _paths(day: DocumentDay, project: str, *doings: str) -> dict[str, str]:
-    return {doing: document_path(day, doing, project=project) for doing in doings}
+    return {doing: document_path(day, doing, project=project) for doing in ("edit", "history", *doings)}
 
 
 def _memories_beside(request: HttpRequest, day: DocumentDay) -> dict[str, Any]:
-    """The project of the page, and the projects with a MEMORY.md, each with its address."""
-    project = document_project(request, day)
+    """The projects with a MEMORY.md, and that of the page, each with its address."""
     if isinstance(day, date):
-        return {"of_project": project}
+        return {}
+    project = document_project(request, day)
     named = {*documents.projects_with_memory(user=person_of(request)), *filter(None, [project])}
-    beside = [(each, document_path(None, project=each)) for each in sorted(named, key=str.casefold)]
-    return {"of_project": project, "memories": beside}
+    return {"memories": [(each, document_path(None, project=each)) for each in sorted(named, key=str.casefold)]}

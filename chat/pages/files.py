@@ -39,7 +39,7 @@ def files(request: HttpRequest) -> HttpResponse:
         "words": words,
         "size": quotas.files(user.pk).file_bytes,
     }
-    return show(request, "memory/files.html", **shown, place="memory", tab="files")
+    return show(request, "memory/files.html", **shown, tab="files")
 
 
 @page_for_registered
@@ -50,7 +50,7 @@ def show_page(request: HttpRequest, file_id: str) -> HttpResponse:
         raise NotFound
     # Cut as its worker and its reader cut it: the numbers of its passages are the same.
     parts = reading_of(sections_of(services.bytes_of(file).decode(errors="replace"))).parts
-    return show(request, "memory/page.html", file=file, parts=parts, place="memory", tab="files")
+    return show(request, "memory/page.html", file=file, parts=parts, tab="files")
 
 
 @page_for_registered
@@ -61,7 +61,7 @@ def delete_file(request: HttpRequest, file_id: str) -> HttpResponse:
     if not services.listed(user=user).filter(pk=file.pk).exists():
         raise NotFound
     if request.method != "POST":
-        return show(request, "memory/delete_file.html", file=file, place="memory", tab="files")
+        return show(request, "memory/delete_file.html", file=file, tab="files")
     deleting.delete_attachment(caller=caller, attachment_id=file_id)
     messages.success(request, _("Page removed.") if file.kind == Attachment.Kind.PAGE else _("File deleted."))
     return redirect("memory:files")

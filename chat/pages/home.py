@@ -227,7 +227,7 @@ def year_page(request: HttpRequest) -> HttpResponse:
         "before": shown - 1 if first is not None and first < shown else None,
         "after": shown + 1 if shown < this_year else None,
     }
-    return show(request, "memory/year.html", place="memory", tab="year", **context)
+    return show(request, "memory/year.html", tab="year", **context)
 
 
 def year(

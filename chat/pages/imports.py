@@ -121,7 +121,6 @@ def home(request: HttpRequest) -> HttpResponse:
     return show(
         request,
         "imports/import.html",
-        place="import",
         earlier=earlier,
         more=page.more,
         instructions=INSTRUCTIONS,
@@ -132,4 +131,4 @@ def home(request: HttpRequest) -> HttpResponse:
 @page_for_registered
 def one(request: HttpRequest, import_id: str) -> HttpResponse:
     batch = services.get(user=person_of(request), import_id=import_id)
-    return show(request, "imports/import.html", place="import", batch=batch, instructions=INSTRUCTIONS)
+    return show(request, "imports/import.html", batch=batch, instructions=INSTRUCTIONS)

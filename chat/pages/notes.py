@@ -27,7 +27,7 @@ def notes(request: HttpRequest) -> HttpResponse:
 @page_for_registered
 def note(request: HttpRequest, note_id: str) -> HttpResponse:
     found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
-    return show(request, "memory/note.html", note=found, place="memory", tab="records")
+    return show(request, "memory/note.html", note=found, tab="records")
 
 
 @page_for_registered
@@ -35,7 +35,7 @@ def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
     found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
     if request.method != "POST":
         back = note_path(found.pk)
-        return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="records")
+        return show(request, "memory/delete_note.html", note=found, back=back, tab="records")
     service.delete_note(user=person_of(request), note_id=found.pk)
     messages.success(request, _("Note deleted."))
     return redirect("memory:records")

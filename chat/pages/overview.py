@@ -61,7 +61,7 @@ def timeline_page(request: HttpRequest) -> HttpResponse:
     years = _years(found.months)
     context: dict[str, Any] = {"found": found, "years": years, "today": timezone.localdate()}
     context |= within_choices(user, project)
-    return show(request, "memory/timeline.html", place="memory", tab="timeline", **context)
+    return show(request, "memory/timeline.html", tab="timeline", **context)
 
 
 @page_for_registered
@@ -87,7 +87,7 @@ def month_page(request: HttpRequest, month: str) -> HttpResponse:
         "after": _neighbour(months, first, earlier=False),
         **within_choices(user, project),
     }
-    return show(request, "memory/month.html", place="memory", tab="timeline", **context)
+    return show(request, "memory/month.html", tab="timeline", **context)
 
 
 @page_for_registered
@@ -104,7 +104,7 @@ def map_page(request: HttpRequest) -> HttpResponse:
         "clusters": clusters,
         **within_choices(user, project),
     }
-    return show(request, "memory/map.html", place="memory", tab="map", **context)
+    return show(request, "memory/map.html", tab="map", **context)
 
 
 @page_that_searches

@@ -110,7 +110,7 @@ def list_all(request: HttpRequest) -> HttpResponse:
             return HttpResponseRedirect(path_of(made.name))
     found = projects.list_projects(user=person_of(request))
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
-    return show(request, "memory/projects.html", status=status, place="projects", projects=found, form=form)
+    return show(request, "memory/projects.html", status=status, projects=found, form=form)
 
 
 @page_for_registered
@@ -187,5 +187,5 @@ def _find(request: HttpRequest, key: str, *, doing: str = "") -> Project | HttpR
 def _page(
     request: HttpRequest, template: str, found: Project, *, status: int = HTTPStatus.OK, **context: Any
 ) -> HttpResponse:
-    context |= {"project": found, "of_project": found.name, "place": "projects"}
+    context |= {"project": found, "of_project": found.name}
     return show(request, template, status=status, **context)

@@ -175,7 +175,6 @@ def correct_passage(request: HttpRequest, conversation_id: str, turn_number: str
     context = {"form": form, "passage": passage, "source": source, "leaves_out": leaves_out}
     context |= {
         "back": conversation_path(turn.conversation_id, turn_number=number),
-        "place": "memory",
         "tab": "records",
     }
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
@@ -206,7 +205,7 @@ def bring_back_record(request: HttpRequest, record_id: str) -> HttpResponse:
 def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
     found = records.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":
-        context: dict[str, Any] = {"record": found, "back": record_path(found.id), "place": "memory", "tab": "records"}
+        context: dict[str, Any] = {"record": found, "back": record_path(found.id), "tab": "records"}
         return show(request, "memory/delete_record.html", **context)
     records.delete(user=person_of(request), record_id=found.id)
     messages.success(request, _("Record deleted."))
@@ -280,7 +279,7 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
         **failure,
     }
     status = HTTPStatus.BAD_REQUEST if failure else HTTPStatus.OK
-    return show(request, "memory/proposals.html", status=status, place="memory", tab="records", **context)
+    return show(request, "memory/proposals.html", status=status, tab="records", **context)
 
 
 def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list[dict[str, Any]]:
@@ -360,7 +359,7 @@ def _page(
 ) -> HttpResponse:
     assert item.record is not None  # noqa: S101 - of a record's page
     context |= {"item": item, "record": item.record, "title": first_line(item.record.content)}
-    return show(request, template, status=status, place="memory", tab="records", **context)
+    return show(request, template, status=status, tab="records", **context)
 
 
 def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
@@ -382,7 +381,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
     }
     if not narrowing.is_valid():
         status = HTTPStatus.BAD_REQUEST
-    return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)
+    return show(request, "memory/records.html", status=status, tab="records", **context)
 
 
 def _kinds(user: User, chosen: str) -> list[tuple[str, Any]]:

@@ -220,7 +220,6 @@ def _page(
         "chosen_days": range_in_words(*days, today),
         "ranges": ranges(today, days),
         "by_day": request.GET.get("order") == BY_DAY,
-        "place": "search",
     }
     project = form.cleaned_data.get("project", "") if form.is_valid() else ""
     with acting_as(caller_of(request)):

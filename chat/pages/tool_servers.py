@@ -106,7 +106,7 @@ def tools(request: HttpRequest) -> HttpResponse:
         names = {server.address: server.name for server in servers}
         allowed = [(consent, names.get(consent.address, consent.address)) for consent in consents]
         status = HTTPStatus.BAD_REQUEST if form.errors else HTTPStatus.OK
-        context = {"form": form, "servers": servers, "allowed": allowed, "place": "agents"}
+        context = {"form": form, "servers": servers, "allowed": allowed}
         # A form may lead to no other site: the person follows a link, and sees where.
         context |= {"log_in_at": log_in_at, "host": urlsplit(log_in_at).netloc.rpartition("@")[2]}
         return show(request, "agent_tools/tools.html", status=status, **context)

@@ -4,8 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from core.isolation.acting import acting_as
-from intake.chats.tree import conversation_path
-from intake.models import ChatPreferences, Turn
+from intake.models import ChatPreferences
 from intake.tests.factories import NOW
 from memory import documents, index, records
 from testing.model_server import CallTool, Say
@@ -35,10 +34,3 @@ def test_the_sources_of_an_answer_unfold_are_cited_and_are_left_out(open_page, p
     tea.get_by_role("button", name="Never again").click()
     expect(page.get_by_text("Left out. No agent and no chat gets it any more.")).to_be_visible()
     assert len(ChatPreferences.objects.get(user=person).left_out) == 1
-    turn = Turn.objects.latest("pk")
-    page.goto(f"{conversation_path(turn.conversation_id)}turns/1/prompt/")
-    page.get_by_text("The tools").click()
-    expect(page.get_by_text("Changed since.").first).to_be_visible()
-    page.goto("/memory/")
-    page.get_by_role("button", name="Bring back").click()
-    expect(page.locator("#left-out")).to_have_count(0)

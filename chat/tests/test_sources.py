@@ -28,6 +28,11 @@ LOOK, ANSWER = CallTool("search_history", {"query": "worktop"}), Say(("It is oak
 
 
 @pytest.fixture
+def client(person, log_in):
+    return log_in(person)
+
+
+@pytest.fixture
 def memory(person):
     with acting_as(person):
         documents.append(user=person, day=None, text="- Tea, not coffee\n- The worktop came in May", now=NOW)
@@ -63,10 +68,20 @@ def press(client, page, text, of):
     assert response.status_code == 200 and f"{response.url}".endswith(fields["next"])
 
 
-def test_an_answer_names_each_source_in_events_pages_tools_and_exports(person, log_in, language_model, memory):
-    client = log_in(person)
+def left_out(client):
+    return client.get("/memory/").text.split('id="left-out"')[1]
+
+
+def bring_back(client, of=""):
+    for digest in re.findall(r'name="bring" value="(\w+)"', left_out(client)):
+        client.post("/memory/context/change/", data={"bring": digest, "of": of}, headers=client._csrf())
+
+
+def test_an_answer_names_each_source_in_events_pages_tools_and_exports(person, client, language_model, memory):
     data, _ = asked(client, language_model)
-    line = f"From your memory: {len(data['sources'])}"
+    # The search found a chat and its only turn.
+    assert {memory["turn"], memory["turn"].split("/")[0]} == named(data, "turn").keys()
+    line = f"From your memory: {len(data['sources']) - 1}"
     assert data["sourcesLine"] == line
     record, turn = named(data, "record")[memory["record"]], named(data, "turn")[memory["turn"]]
     assert (record["title"], record["place"]) == ("The worktop is oak", f"/memory/records/{memory['record']}/")
@@ -86,8 +101,8 @@ def test_an_answer_names_each_source_in_events_pages_tools_and_exports(person, l
     assert line in client.get(f"/c/{chat}/").text and number == 1
 
 
-def test_a_number_leads_to_its_source_and_one_that_was_not_given_is_text(person, log_in, language_model, memory):
-    client, evil = log_in(person), "https://evil.example/"
+def test_a_number_leads_to_its_source_and_one_that_was_not_given_is_text(client, language_model, memory):
+    evil = "https://evil.example/"
     hostile = (
         f"[9], [[1]], `[1]`, [1][2], [x](/y), [01], [1]({evil}), [[9]]({evil}), [see [9]]({evil}), ![[1]]({evil}), [2][]"
         f"\n\n[2]: {evil}\n[9]: {evil}\n[01]: {evil}\n"
@@ -107,8 +122,8 @@ def test_a_number_leads_to_its_source_and_one_that_was_not_given_is_text(person,
 
 
 @pytest.mark.parametrize("of_all", [True, False])
-def test_what_is_left_out_the_next_prompt_and_its_tools_do_not_have(person, log_in, language_model, memory, of_all):
-    client, api = log_in(person), client_of(person)
+def test_what_is_left_out_the_next_prompt_and_its_tools_do_not_have(person, client, language_model, memory, of_all):
+    api = client_of(person)
     data, model = asked(client, language_model)
     chat = data["conversationId"]
     assert "I am a carpenter" in str(model.requests) and "Tea, not coffee" in str(model.requests)
@@ -126,17 +141,14 @@ def test_what_is_left_out_the_next_prompt_and_its_tools_do_not_have(person, log_
     assert ("carpenter" not in str(other.requests)) == of_all == ("worktop is oak" not in str(other.requests))
     context = api.post("/api/v1/tools/get_context/", {"for": "session"}, content_type="application/json").json()["text"]
     assert ("Tea, not coffee" not in context) == of_all == ("worktop is oak" not in context)
-    listed = client.get("/memory/").text.split('id="left-out"')[1]
+    listed = left_out(client)
     assert listed.count("Bring back</button>") == 4 and "The worktop is oak" in listed
-    for digest in re.findall(r'name="bring" value="(\w+)"', listed):
-        back = {"bring": digest, "of": "" if of_all else chat}
-        client.post("/memory/context/change/", data=back, headers=client._csrf())
+    bring_back(client, "" if of_all else chat)
     _, model = asked(client, language_model, conversation_id=chat)
     assert "carpenter" in str(model.requests) and "worktop is oak" in str(model.requests)
 
 
-def test_a_corrected_record_is_what_the_next_prompt_has(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_a_corrected_record_is_what_the_next_prompt_has(person, client, language_model, memory):
     data, _ = asked(client, language_model)
     assert f'href="/memory/records/{memory["record"]}/replace/"' in page_of(client, data)
     with acting_as(person):
@@ -150,9 +162,9 @@ def test_a_corrected_record_is_what_the_next_prompt_has(person, log_in, language
     assert "Replaced since." in page_of(client, data)
 
 
-def test_correct_opens_what_each_kind_of_source_is_corrected_by(person, log_in, language_model, memory):
+def test_correct_opens_what_each_kind_of_source_is_corrected_by(person, client, language_model, memory):
     """Lines in their note, instructions where they stand, and for a passage a record that begins with it."""
-    client, today = log_in(person), timezone.localdate()
+    today = timezone.localdate()
     file = attach(person, b"The worktop costs 900 euros.", "offer.txt")
     Conversation.objects.filter(pk=file.conversation_id).update(project="")
     with acting_as(person):
@@ -182,8 +194,7 @@ def test_correct_opens_what_each_kind_of_source_is_corrected_by(person, log_in, 
         assert words in form.split("<textarea")[1], kind
 
 
-def test_a_corrected_passage_goes_and_its_correction_is_found(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_a_corrected_passage_goes_and_its_correction_is_found(log_in, language_model, memory, client):
     data, _ = asked(client, language_model, LOOK, Say(("Oak.",)))
     href, of_chat = re.findall(r'href="([^"]*/correct/[^"]*)"', page_of(client, data))
     assert client.get(href).text.split("<textarea")[1] == client.get(of_chat).text.split("<textarea")[1]
@@ -201,8 +212,28 @@ def test_a_corrected_passage_goes_and_its_correction_is_found(person, log_in, la
     assert client.get(href[:-2] + "x/").status_code == 404
 
 
-def test_a_source_that_is_gone_or_of_another_project_is_said_to_be_so(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_a_line_of_a_note_is_corrected_alone_and_refused_once_it_has_changed(person, client, language_model, memory):
+    page = page_of(client, asked(client, language_model, Say(("Yes.",)))[0])
+    tea, _came = re.findall(r'href="(/memory/edit/\?line=\w+)"', page)
+    form = client.get(tea).text
+
+    def send(content):
+        fields = {"content": content, "state": re.findall(r'name="state" value="(\w+)"', form)[0]}
+        return client.post(tea, data=fields, headers=client._csrf())
+
+    assert form.split("<textarea")[1].split("\n")[1] == "Tea, not coffee</textarea>"
+    with acting_as(person):
+        documents.append(user=person, day=None, text="- One more", now=NOW)
+    assert send("Cocoa").status_code == 200
+    note = "- Cocoa\n- The worktop came in May\n- One more\n"
+    assert MemoryDocument.objects.get(kind="memory").content == note
+    refused = send("Milk")
+    assert refused.status_code == client.get(tea).status_code == 409
+    assert "This line has changed since" in refused.text and "Milk</blockquote>" in refused.text
+    assert note in refused.text and MemoryDocument.objects.get(kind="memory").content == note
+
+
+def test_a_source_that_is_gone_or_of_another_project_is_said_to_be_so(person, client, language_model, memory):
     file = attach(person, b"The worktop costs 900 euros.", "offer.txt")
     Conversation.objects.filter(pk=file.conversation_id).update(project="")
     index.embed_pending()
@@ -224,8 +255,7 @@ def test_a_source_that_is_gone_or_of_another_project_is_said_to_be_so(person, lo
     ) >= 3
 
 
-def test_an_agent_of_a_project_learns_of_its_sources_alone(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_an_agent_of_a_project_learns_of_its_sources_alone(person, client, language_model, memory):
     with acting_as(person):
         projects.save_project(user=person, name="Kitchen", instructions="Use millimetres.")
         documents.append(user=person, day=None, project="Kitchen", text="- Doors open left", now=NOW)
@@ -248,8 +278,7 @@ def test_an_agent_of_a_project_learns_of_its_sources_alone(person, log_in, langu
     assert sent.json()["turns"][0]["sources"] == turn["sources"]
 
 
-def test_recall_mode_names_its_quotes_as_sources_and_what_it_did_not_quote(person, log_in, memory):
-    client = log_in(person)
+def test_recall_mode_names_its_quotes_as_sources_and_what_it_did_not_quote(client, memory):
     data = client.events("How thick is the worktop?")[-1].data
     used = {source["id"] for source in data["sources"] if source["used"]}
     assert memory["record"] in used, data
@@ -259,8 +288,7 @@ def test_recall_mode_names_its_quotes_as_sources_and_what_it_did_not_quote(perso
     assert "How thick is the worktop?</pre>" in page and "Changed since." not in page and "Gone since." not in page
 
 
-def test_an_answer_without_memory_and_an_imported_one_say_nothing(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_an_answer_without_memory_and_an_imported_one_say_nothing(client, language_model, memory):
     data, _ = asked(client, language_model, Say(("Hello.",)), memory=False)
     assert (data["sourcesLine"], data["sources"]) == ("", [])
     chat = memory["turn"].split("/")[0]
@@ -268,9 +296,9 @@ def test_an_answer_without_memory_and_an_imported_one_say_nothing(person, log_in
     assert "Nothing is known of the prompt" in client.get(f"/c/{chat}/turns/1/prompt/").text
 
 
-def test_nobody_else_sees_or_changes_what_an_answer_was_given(person, log_in, language_model, memory):
-    data, _ = asked(log_in(person), language_model)
-    (digest, *_more) = re.findall(r'name="leave" value="(\w+)"', page_of(log_in(person), data))
+def test_nobody_else_sees_or_changes_what_an_answer_was_given(client, log_in, language_model, memory):
+    data, _ = asked(client, language_model)
+    (digest, *_more) = re.findall(r'name="leave" value="(\w+)"', page_of(client, data))
     bob = log_in(a_person("bob@example.com"))
     assert bob.get(f"/c/{data['conversationId']}/turns/1/prompt/").status_code == 404
     for fields in ({"leave": digest}, {"bring": digest}, {"bring": ""}):
@@ -282,11 +310,11 @@ def test_nobody_else_sees_or_changes_what_an_answer_was_given(person, log_in, la
     assert [each.user.email for each in ChatPreferences.objects.exclude(left_out=[])] == ["bob@example.com"]
 
 
-def test_an_agent_of_a_project_hears_no_count_of_other_sources(person, log_in, language_model, memory, new_client):
+def test_an_agent_of_a_project_hears_no_count_of_other_sources(person, client, language_model, memory, new_client):
     with acting_as(person):
         records.create(user=person, content="The worktop is sealed", type="note", project_id="Kitchen", now=NOW)
     index.embed_pending()
-    data, _ = asked(log_in(person), language_model, project="Kitchen")
+    data, _ = asked(client, language_model, project="Kitchen")
     (own,) = [each for each in data["sources"] if each["title"] == "The worktop is sealed"]
     assert len(data["sources"]) > 2
     secret = create_token(user=person, scopes=SCOPES, project="Kitchen", is_bound=True).secret
@@ -296,8 +324,7 @@ def test_an_agent_of_a_project_hears_no_count_of_other_sources(person, log_in, l
     assert (ended["sources"], ended["sourcesLine"]) == ([own], "From your memory: 1")
 
 
-def test_a_deleted_chat_is_no_longer_there_for_answers_that_quoted_it(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_a_deleted_chat_is_no_longer_there_for_answers_that_quoted_it(client, language_model, memory):
     data, _ = asked(client, language_model)
     client.delete(f"/api/v1/conversations/{memory['turn'].split('/')[0]}/", headers=client._csrf())
     page = page_of(client, data)
@@ -308,8 +335,7 @@ def test_a_deleted_chat_is_no_longer_there_for_answers_that_quoted_it(person, lo
     assert "[2]" in client.get(f"/c/{data['conversationId']}/").text
 
 
-def test_deleting_a_record_or_a_note_withdraws_its_words_everywhere(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_deleting_a_record_or_a_note_withdraws_its_words_everywhere(person, client, language_model, memory):
     data, _ = asked(client, language_model, LOOK, Say(("Yes.",)))
     with acting_as(person):
         records.delete(user=person, record_id=memory["record"])
@@ -320,13 +346,12 @@ def test_deleting_a_record_or_a_note_withdraws_its_words_everywhere(person, log_
         assert "worktop is oak" not in text and "Tea, not coffee" not in text
 
 
-def test_texts_that_are_given_whole_are_left_out_alone_and_brought_back(person, log_in, language_model):
+def test_texts_that_are_given_whole_are_left_out_alone_and_brought_back(person, client, language_model):
     """Instructions for all chats, of a project and of a chat, and the notes of both: each by itself."""
     words = {"all": "In short.", "project": "Use millimetres.", "chat": "In rhymes."}
     with acting_as(person):
         projects.save_project(user=person, name="Kitchen", instructions=words["project"])
         ChatPreferences.objects.create(user=person, how_to_answer=words["all"])
-    client = log_in(person)
     data, _ = asked(client, language_model, Say(("Yes.",)), project="Kitchen", instructions=words["chat"])
     for id_, title in (
         ("all", "How you want answers in all chats"),
@@ -337,31 +362,25 @@ def test_texts_that_are_given_whole_are_left_out_alone_and_brought_back(person, 
         _, model = asked(client, language_model, Say(("Yes.",)), conversation_id=data["conversationId"])
         sent = str(model.requests)
         assert {each for each in words if words[each] in sent} == words.keys() - {id_}
-        listed = client.get("/memory/").text.split('id="left-out"')[1]
-        (digest,) = re.findall(r'name="bring" value="(\w+)"', listed)
-        client.post("/memory/context/change/", data={"bring": digest}, headers=client._csrf())
+        bring_back(client)
 
 
-def test_a_line_that_stands_twice_in_a_note_goes_twice_under_its_heading_alone(person, log_in, language_model, memory):
+def test_a_line_that_stands_twice_in_a_note_goes_twice_under_its_heading_alone(person, client, language_model, memory):
     line = "- Varnish comes in May\n"
     with acting_as(person):
         text = f"# Oak\n\n{line}\n# Beech\n\n{line}{line}"
         documents.replace(user=person, day=None, content=text, expected=None, now=NOW)
-    client = log_in(person)
     data, model = asked(client, language_model, Say(("Yes.",)))
     assert str(model.requests).count("Varnish comes in May") == 3
     press(client, page_of(client, data), "- Beech: Varnish comes in May", "")
     _, model = asked(client, language_model, Say(("Yes.",)))
     assert str(model.requests).count("Varnish comes in May") == 1
-    listed = client.get("/memory/").text.split('id="left-out"')[1]
-    (digest,) = re.findall(r'name="bring" value="(\w+)"', listed)
-    client.post("/memory/context/change/", data={"bring": digest}, headers=client._csrf())
+    bring_back(client)
     _, model = asked(client, language_model, Say(("Yes.",)))
     assert str(model.requests).count("Varnish comes in May") == 3
 
 
-def test_a_temporary_chat_keeps_no_trace_on_other_pages(person, log_in, language_model, memory):
-    client = log_in(person)
+def test_a_temporary_chat_keeps_no_trace_on_other_pages(person, client, language_model, memory):
     data, _ = asked(client, language_model, temporary=True)
     page = page_of(client, data)
     press(client, page, "- Tea, not coffee", data["conversationId"])
