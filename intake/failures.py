@@ -3,7 +3,6 @@
 import logging
 import re
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC
 from http import HTTPStatus
@@ -17,7 +16,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import gettext_noop, override
+from django.utils.translation import gettext_noop
 
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
 from core.rate_limits import client_address, counted_refusal
@@ -49,20 +48,10 @@ def activate_for(request: HttpRequest) -> None:
 logger = logging.getLogger(__name__)
 
 UNKNOWN_HOST = gettext_noop(
-    "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, or "
-    "has the proxy pass on the Host header."
+    "This server does not know the name that it was asked by. Its administrator finds the way in docs/install.md."
 )
-WRONG_HOST = _(
-    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy pass on the Host "
-    "header, or puts CSRF_TRUSTED_ORIGINS={page} into .env."
-)
-WRONG_SCHEME_OF_PROXY = _(
-    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy send "
-    "X-Forwarded-Proto: https."
-)
-WRONG_SCHEME = _(
-    "The page is at {page}, and this server was asked for {server}. Its administrator puts CSRF_TRUSTED_ORIGINS={page} "
-    "into .env."
+WRONG_ADDRESS = _(
+    "The page is at {page}, and this server was asked for {server}. Its administrator finds the way in docs/install.md."
 )
 ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]{1,260}", re.ASCII)
 
@@ -100,35 +89,29 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     mismatch = _mismatch(request)
     if mismatch is None:
         return HttpResponse(render_to_string("403_csrf.html"), status=HTTPStatus.FORBIDDEN)
-    logger.warning("A form was refused: %s", mismatch["log"])
-    context = {"heading": _("The address of this page does not fit"), "detail": mismatch["page"]}
+    page, server = mismatch
+    logger.warning(
+        "A form was refused: the page is at %s, and this server was asked for %s. Have the proxy pass on Host and send "
+        "X-Forwarded-Proto: https, or set CSRF_TRUSTED_ORIGINS=%s",
+        page,
+        server,
+        page,
+    )
+    detail = WRONG_ADDRESS.format(page=page, server=server)
+    context = {"heading": _("The address of this page does not fit"), "detail": detail}
     return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.FORBIDDEN)
 
 
-def _mismatch(request: HttpRequest) -> Mapping[str, str] | None:
-    """What to say in the page and in the log if the browser names another origin than this server was asked for."""
+def _mismatch(request: HttpRequest) -> tuple[str, str] | None:
+    """The origin that the browser names, if this server was asked for another one, and that."""
     try:
         sent = urlsplit(request.headers.get("Origin") or request.headers.get("Referer", ""))
-        host = request.get_host()
+        page, server = f"{sent.scheme}://{sent.netloc}", f"{request.scheme}://{request.get_host()}"
     except (ValueError, DisallowedHost):
         return None
-    page, server = f"{sent.scheme}://{sent.netloc}", f"{request.scheme}://{host}"
     # Nothing else of a stranger's is repeated.
-    if not ORIGIN.fullmatch(page) or page == server or page in settings.CSRF_TRUSTED_ORIGINS:
-        return None
-    if sent.netloc != host:
-        sentence = WRONG_HOST
-    else:
-        sentence = WRONG_SCHEME_OF_PROXY if settings.SECURE_PROXY_SSL_HEADER else WRONG_SCHEME
-    return {
-        place: text.format(page=page, server=server)
-        for place, text in (("page", str(sentence)), ("log", _in_english(sentence)))
-    }
-
-
-def _in_english(sentence: object) -> str:
-    with override("en"):
-        return str(sentence)
+    is_other = ORIGIN.fullmatch(page) and page != server and page not in settings.CSRF_TRUSTED_ORIGINS
+    return (page, server) if is_other else None
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

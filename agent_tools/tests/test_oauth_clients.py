@@ -322,7 +322,7 @@ def test_the_page_says_that_the_clients_document_could_not_be_read(monkeypatch, 
     answer = session_of(a_person()).get("/oauth/authorize/", asked(address))
     page = answer.content.decode()
     assert answer.status_code == 400
-    assert address in page and "OAUTH_METADATA_DOCUMENTS=off" in page
+    assert address in page and "docs/mcp.md" in page
     assert "tell the agent" not in page
 
 

@@ -120,10 +120,10 @@ class ModelForm(forms.Form):
             self.fields["api_key"].help_text = _("One is kept. Leave this empty to keep it; it is not shown again.")
 
     def clean_name(self) -> str:
-        """Of a new one without a name, the model's own or its server's."""
-        name: str = self.cleaned_data["name"] or re.sub(
-            r"[^\w.:-]+", "-", self.cleaned_data.get("id", "").rpartition("/")[2].removeprefix(ANTHROPIC) or self.source
-        )
+        """Of a new one without a name, the model's own or its server's: that of its card, or its host."""
+        server = urlsplit(self.cleaned_data.get("base_url", "")).hostname if self.source == "other" else self.source
+        own = self.cleaned_data.get("id", "").rpartition("/")[2].removeprefix(ANTHROPIC)
+        name: str = self.cleaned_data["name"] or re.sub(r"[^\w.:-]+", "-", own or server or self.source)
         others = [each["name"] for each in kept_models() if self.before is None or each["key"] != self.before["key"]]
         taken = [*others, *(model.name for model in models_of_environment())]
         if name in taken and self.cleaned_data["name"]:

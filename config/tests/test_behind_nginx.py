@@ -115,7 +115,7 @@ def test_a_page_uploads_through_a_proxy_that_takes_less(open_page, settings, tmp
     assert sizes[0] == 400_000 and len([size for size in sizes if size > 100_000]) == 2
 
 
-def test_a_wrong_host_header_is_said_with_the_setting_that_mends_it(proxied, caplog):
+def test_a_wrong_host_header_is_said_and_logged_with_the_setting_that_mends_it(proxied, caplog):
     form = urlencode({"username": "someone@example.com", "password": "x"}).encode()
     with proxied(host="127.0.0.1") as address:
         sent = Request(f"{address}/login/", form, {"Origin": address, "Cookie": f"csrftoken={'a' * 32}"})
@@ -124,31 +124,24 @@ def test_a_wrong_host_header_is_said_with_the_setting_that_mends_it(proxied, cap
         page = refused.value.read().decode()
     assert refused.value.code == 403
     assert f"The page is at {address}, and this server was asked for http://127.0.0.1." in page
-    assert f"CSRF_TRUSTED_ORIGINS={address}" in page
+    assert "docs/install.md" in page and "CSRF_" not in page
     assert "has expired" not in page
-    assert f"A form was refused: The page is at {address}" in caplog.text
+    assert f"CSRF_TRUSTED_ORIGINS={address}" in caplog.text
 
 
-def test_an_unknown_name_is_said_with_the_setting_that_mends_it(proxied):
+def test_an_unknown_name_is_said_with_the_document_that_mends_it(proxied):
     with proxied(host="unknown.example") as address:
         with pytest.raises(HTTPError) as refused:
             urlopen(f"{address}/login/")
         page = refused.value.read().decode()
     assert refused.value.code == 400
-    assert "ALLOWED_HOSTS" in page
+    assert "docs/install.md" in page
 
 
-@pytest.mark.parametrize(
-    ("proxy", "mend"),
-    [
-        (None, "CSRF_TRUSTED_ORIGINS=https://testserver"),
-        (("HTTP_X_FORWARDED_PROTO", "https"), "X-Forwarded-Proto: https"),
-    ],
-)
-def test_a_missing_scheme_is_said_with_the_setting_that_mends_it(db, settings, proxy, mend):
-    settings.SECURE_PROXY_SSL_HEADER = proxy
+def test_a_missing_scheme_is_said_and_logged_with_the_setting_that_mends_it(db, caplog):
     answer = Client(enforce_csrf_checks=True).post("/login/", headers={"origin": "https://testserver"})
     assert answer.status_code == 403
-    assert mend in answer.text
+    assert "The page is at https://testserver, and this server was asked for http://testserver." in answer.text
+    assert "CSRF_TRUSTED_ORIGINS=https://testserver" in caplog.text
     hostile = Client(enforce_csrf_checks=True).post("/login/", headers={"origin": "https://<script>"})
     assert "has expired" in hostile.text

@@ -13,7 +13,7 @@ from testing.serving import serving
 pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 OLLAMA = {"/api/ps": {"models": [{"name": "scripted", "context_length": 4_096}]}}
-MENDS = "Start Ollama with OLLAMA_CONTEXT_LENGTH=16384."
+MENDS = "Load it with a longer context of at least 16,384 tokens."
 
 
 @pytest.fixture

@@ -277,7 +277,7 @@ def test_a_new_server_is_tried_before_it_is_kept(staff, ollama):
     assert "The server answered 404. Does the address end in /v1?" in wrong and "Save anyway" in wrong
     assert names() == []
     assert "Saved." in post(base_url=root)
-    assert offered(SOMEBODY)[0].base_url == ollama.address and names()[0] == "other/gpt-oss:20b"
+    assert offered(SOMEBODY)[0].base_url == ollama.address and names()[0] == "127.0.0.1/gpt-oss:20b"
 
 
 def test_a_vendors_model_is_chosen_from_its_list_and_the_key_is_typed_once(staff, house, monkeypatch):

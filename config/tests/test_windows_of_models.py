@@ -283,7 +283,7 @@ def test_a_server_that_is_away_keeps_what_was_known():
 
 # -- Small windows are named ---------------------------------------------------------------------------------------------
 
-MENDS = "Start Ollama with OLLAMA_CONTEXT_LENGTH=16384."
+MENDS = "Load it with a longer context of at least 16,384 tokens."
 
 
 def test_a_small_window_is_named_with_the_line_that_mends_it(person, log_in, serve, spans, logged):

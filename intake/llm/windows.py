@@ -29,10 +29,6 @@ _asking: set[tuple[str, str, str]] = set()
 # The small windows that the log has named.
 _named: set[tuple[str, str, int]] = set()
 
-SMALL_OF_OLLAMA = _(
-    "%(model)s reads only %(count)s tokens at once, so a chat soon outgrows it. Start Ollama with "
-    "OLLAMA_CONTEXT_LENGTH=%(enough)s."
-)
 SMALL = _(
     "%(model)s reads only %(count)s tokens at once, so a chat soon outgrows it. Load it with a longer context of at "
     "least %(enough)s tokens."
@@ -116,9 +112,7 @@ def note_on_window(model: LanguageModel, *, name: str = "") -> Sentence | None:
     window = window_of(model, asks=model in named_models() or _key_of(model) in _windows)
     if window.is_assumed or window.tokens >= SMALL_TOKENS:
         return None
-    sentence = SMALL_OF_OLLAMA if window.is_ollama else SMALL
-    # The line that mends it is copied, so its number has no separators.
-    return Sentence(sentence, model=name or model.name, count=window.tokens, enough="16384")
+    return Sentence(SMALL, model=name or model.name, count=window.tokens, enough=16_384)
 
 
 def _log_if_small(model: LanguageModel, window: Window) -> None:
