@@ -196,13 +196,15 @@ def places_cited(sources: Iterable[AnswerSource]) -> dict[str, str]:
     return {str(each.part.number): each.place for each in sources if each.part.number and each.place}
 
 
+def chats_with_turns(sources: Iterable[PromptPart]) -> set[str]:
+    """Of which a turn was used: one that was found as a whole too is shown and counted by its turns alone."""
+    return {part.source.partition("/")[0] for part in sources if part.used and "/" in part.source}
+
+
 def in_words(sources: Iterable[PromptPart]) -> str:
-    """The line under an answer; empty if nothing was used. A chat that was found as a whole and by its turns counts by
-    these alone.
-    """
+    """The line under an answer; empty if nothing was used."""
     used = [part for part in sources if part.used]
     pages = {part.source.rpartition(":")[0] for part in used if part.kind == PAGE}
-    chats = {part.source.partition("/")[0] for part in used if "/" in part.source}
-    of_memory = sum(part.kind != PAGE and part.source not in chats for part in used)
+    of_memory = sum(part.kind != PAGE and part.source not in chats_with_turns(used) for part in used)
     lines = [gettext("From your memory: %(count)s") % {"count": of_memory}] if of_memory else []
     return " · ".join([*lines, gettext("Read on the web: %(count)s") % {"count": len(pages)}] if pages else lines)

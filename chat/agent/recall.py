@@ -18,6 +18,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.models import Exists
+from django.urls import reverse
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelRequestPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
@@ -57,7 +58,7 @@ _LINE_MARK = re.compile(
 )
 # Once a chat. The second sentence is for users who can change the configuration.
 WITHOUT_A_MODEL = "*Without a model I only quote what you wrote.*"
-HOW_TO_ADD = "*Without a model I only quote what you wrote. Connect one at /staff/models/ to have questions answered.*"
+HOW_TO_ADD = "*Without a model I only quote what you wrote. [Connect one]({}) to have questions answered.*"
 
 
 def recall_model(
@@ -93,7 +94,8 @@ def recall_model(
         sentences, sources = _answer_sentences(question, close or here, not close, found, looked_up)
         quoted.extend(sources)
         if not _earlier_messages(messages):
-            sentences.append(HOW_TO_ADD if looked_up.is_staff else WITHOUT_A_MODEL)
+            add = HOW_TO_ADD.format(reverse("intake:staff_models"))
+            sentences.append(add if looked_up.is_staff else WITHOUT_A_MODEL)
         for piece in sentences:
             yield piece.replace(SAVED, "") if is_temporary else piece
             # Yield to the event loop, so that each piece is sent separately, as a model's would be.

@@ -21,7 +21,7 @@ from intake.models import Turn
 from memory import documents
 from memory.left_out import digests_left_out
 from memory.models.documents import ABOUT_ME
-from memory.sources_of_answers import AnswerSource, sources_of
+from memory.sources_of_answers import AnswerSource, chats_with_turns, sources_of
 
 PARTS = {
     "introduction": _("What Recollect says itself"),
@@ -51,7 +51,9 @@ def prompt(request: HttpRequest, conversation_id: str, turn_number: str) -> Http
     caller, number = caller_of(request), as_turn_number(turn_number) or 0
     turn = get_turn(caller=caller, conversation_id=parse_id(conversation_id), turn_number=number)
     found = sorted(sources_of([turn], caller).get(turn.pk, ()), key=lambda each: OF_MEMORY.index(each.part.kind))
-    sources = [_as_shown(each, request, turn) for each in found]
+    numbers = {each.part.source: each.part.number for each in found}
+    chats = chats_with_turns(each.part for each in found)
+    sources = [_as_shown(each, request, turn, numbers) for each in found if each.part.source not in chats]
     made = Prompt.of(turn.prompt)
     parts = _parts(turn, made, caller) if made.parts and PART not in request.headers else []
     context = {
@@ -69,8 +71,10 @@ def prompt(request: HttpRequest, conversation_id: str, turn_number: str) -> Http
     return render(request, "intake/prompt.html", context)
 
 
-def _as_shown(source: AnswerSource, request: HttpRequest, turn: Turn) -> dict[str, Any]:
-    """With its lines, if it is a note that is given whole, and the page where it is corrected."""
+def _as_shown(source: AnswerSource, request: HttpRequest, turn: Turn, numbers: dict[str, int]) -> dict[str, Any]:
+    """With its lines, if it is a note that is given whole, the page where it is corrected, and the `numbers` that cite
+    it: that of its whole chat too.
+    """
     part, lines = source.part, dict[ContextLine, None]()
     if part.kind in ("about", "notes") and part.source in ("", "all", "project") and is_registered(request):
         user, day = person_of(request), ABOUT_ME if part.kind == "about" else None
@@ -83,7 +87,8 @@ def _as_shown(source: AnswerSource, request: HttpRequest, turn: Turn) -> dict[st
     if source.digest and not correct:
         correct = reverse("memory:correct", args=[turn.conversation_id, turn.turn_number, source.digest])
     shown = {name: getattr(source, name) for name in ("part", "title", "place", "project", "state", "digest")}
-    return {**shown, "kind": PARTS[part.kind], "lines": lines, "correct": correct}
+    cited = sorted({part.number, numbers.get(part.source.partition("/")[0], 0)} - {0})
+    return {**shown, "kind": PARTS[part.kind], "lines": lines, "correct": correct, "numbers": cited}
 
 
 def _parts(turn: Turn, made: Prompt, caller: Caller) -> list[dict[str, Any]]:
