@@ -16,6 +16,8 @@ from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
 from core.isolation.acting import binding_of
+from core.text import Sentence
+from core.text import gettext_noop as _
 from intake.chats.services import without_nul
 from intake.models import User
 from memory.index.vectors import count_pending
@@ -308,7 +310,7 @@ def _counted(scope: Scope, files: HistoryQuestion | None) -> Scope:
 
 def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
     """Read what was found, in what is left of the time. Raises `SearchFailed`, and `OutOfTime`."""
-    with _failing_as("what was found could not be read"):
+    with _failing_as(_("Search failed: what was found could not be read.")):
         return searching(user, work, seconds=max(deadline.left, SECONDS_TO_READ))
 
 
@@ -336,7 +338,7 @@ def _asked(
         limit = partial(limited, everywhere, project=request.project, is_open=request.is_open)
         everywhere = _reading(user, deadline, lambda: limit(exclude_session=request.exclude_session))
     is_dated = dated(everywhere, query).is_dated
-    with _failing_as("the query could not be read"):
+    with _failing_as(_("Search failed: the query could not be read.")):
         return asked_of(
             everywhere,
             query,
@@ -359,7 +361,8 @@ def _searched(
         if source.is_searched(asked):
             seconds = deadline.left / (len(sources) - index)
             try:
-                with _failing_as(f"{source.name} could not be searched"):
+                message = _("Search failed: %(source)s could not be searched.")
+                with _failing_as(Sentence(message, source=Sentence(source.name))):
                     found[source.name] = searching(asked.user, partial(source.find, asked), seconds=seconds)
             except OutOfTime:
                 logger.warning("search_history: %s could not be searched in time", source.name)
@@ -377,8 +380,8 @@ def _failing_as(sentence: str) -> Iterator[None]:
     except (RecollectError, OperationalError, InterfaceError):
         raise
     except Exception as error:
-        logger.error("search_history: %s (%s)", sentence, type(error).__name__)
-        raise SearchFailed(f"Search failed: {sentence}.") from error
+        logger.error("%s (%s)", sentence, type(error).__name__)
+        raise SearchFailed(sentence) from error
 
 
 def choose(

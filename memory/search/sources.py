@@ -18,7 +18,7 @@ from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from core.ids import time_of_id
-from core.text import ELLIPSIS, first_line, shortened
+from core.text import ELLIPSIS, first_line, gettext_noop, shortened
 from intake.models import Attachment, AttachmentText, Conversation, Turn, User
 from intake.models.conversations import OPEN, with_pairs
 from memory.backends.embedders import Embedder, Vector
@@ -562,7 +562,7 @@ def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, s
 
 
 MEMORIES = HistorySource(
-    "memory",
+    gettext_noop("memory"),
     lambda asked: [hit._replace(source="memory") for hit in asked.hits if hit.corpus != Corpus.CHAT],
     _read_notes,
 )
