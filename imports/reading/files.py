@@ -12,7 +12,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
@@ -22,7 +22,7 @@ from typing import IO, Any
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.items import Skipped, UnreadableExport
-from imports.reading.limits import TOO_MANY, Budget, Limits
+from imports.reading.limits import TOO_MANY, BeyondLimits, Budget, Limits
 
 _CHUNK = 65536
 
@@ -116,10 +116,10 @@ def _check_directory(stream: IO[bytes], budget: Budget) -> None:
         at = at_64
     limits = budget.limits
     if size > limits.entries * 400:
-        raise UnreadableExport(Sentence(TOO_MANY, count=limits.entries))
+        raise BeyondLimits(Sentence(TOO_MANY, count=limits.entries))
     stream.seek(max(0, tail_at + at - size))
     if stream.read(size).count(_DIRECTORY_ENTRY) > limits.entries:
-        raise UnreadableExport(Sentence(TOO_MANY, count=limits.entries))
+        raise BeyondLimits(Sentence(TOO_MANY, count=limits.entries))
     stream.seek(0)
 
 
@@ -141,6 +141,8 @@ class Files:
         # By name: the size, unpacked, and what opens it.
         self._entries: dict[str, tuple[int, Callable[[], IO[bytes]]]] = {}
         self._refused: list[Skipped] = []
+        # What of it cannot be read, by name: if nothing else can, the first is why.
+        self.damaged: dict[str, UnreadableExport] = {}
         self._kept: IO[bytes] | None = None
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
@@ -165,18 +167,8 @@ class Files:
                     found[place] = path, kind.st_size
         for place, (path, size) in sorted(found.items()):
             self._entries[place] = size, partial(_opened_file, path, place)
-        for place, (path, size) in sorted(found.items()):
-            if not _is_named_as_zip(place):
-                continue
-            stream = self._opened.enter_context(_opened_file(path, place))
-            try:
-                if is_zip(stream):
-                    del self._entries[place]
-                    self.add_zip(stream, Budget(self.limits, packed=size), within=f"{place}/")
-            except UnreadableExport as error:
-                # Nothing of it is read.
-                self._entries = {name: each for name, each in self._entries.items() if not name.startswith(f"{place}/")}
-                self._refused.append(Skipped(where=place, reason=sentence_of(error)))
+        for place in filter(_is_named_as_zip, sorted(found)):
+            self._add_inner(place, Budget(self.limits, packed=found[place][1]))
 
     def add_file(self, path: Path, name: str) -> None:
         size = path.stat().st_size
@@ -200,13 +192,12 @@ class Files:
             if name.endswith("/") or _CLUTTER.search(name):
                 continue
             if entry.flag_bits & 1:
-                raise UnreadableExport(
-                    _(
-                        "This zip is protected with a password. Unpack it, and bring in the folder or a zip without a "
-                        "password."
-                    )
+                message = _(
+                    "This zip is protected with a password. Unpack it, and bring in the folder or a zip without a "
+                    "password."
                 )
-            if reason := _reason_to_refuse(entry):
+                self.damaged[within + name] = UnreadableExport(message)
+            elif reason := _reason_to_refuse(entry):
                 self._refused.append(Skipped(where=within + entry.orig_filename[:1_000], reason=reason))
             elif name in found:
                 self._refused.append(Skipped(where=within + name, reason=_("a second entry of the same name")))
@@ -219,16 +210,28 @@ class Files:
             opens = partial(_opened_entry, packed_zip, entry, within + name)
             self._entries[within + name] = entry.file_size, opens
         for name in filter(_is_named_as_zip, found):
-            with self.look(within + name) as beginning:
-                if beginning.read(4) not in _BEGINNINGS:
-                    continue
-            if is_inner:
+            self._add_inner(within + name, budget, is_too_deep=is_inner)
+
+    def _add_inner(self, name: str, budget: Budget, *, is_too_deep: bool = False) -> None:
+        """The entries of a zip in the export in its place; one that cannot be read is listed, and all else is read."""
+        try:
+            with self._entries[name][1]() as packed:
+                if packed.read(4) not in _BEGINNINGS:
+                    return
+                is_packed = not packed.seekable()
+            if is_too_deep:
                 raise UnreadableExport(
-                    _("This zip holds zips in zips, deeper than can be read. Unpack the outer ones.")
+                    _("This zip is in a zip in a zip, deeper than can be read. Unpack the outer ones.")
                 )
-            copy = self._opened.enter_context(self._copied(within + name, budget))
-            del self._entries[within + name]
-            self.add_zip(copy, budget, within=f"{within}{name}/", is_inner=True)
+            stream = self._copied(name, budget) if is_packed else self._entries[name][1]()
+            self.add_zip(self._opened.enter_context(stream), budget, within=f"{name}/", is_inner=is_packed)
+        except BeyondLimits:
+            raise
+        except UnreadableExport as error:
+            self._entries = {place: each for place, each in self._entries.items() if not place.startswith(f"{name}/")}
+            self.damaged[name] = error
+            return
+        del self._entries[name]
 
     def _copied(self, name: str, budget: Budget) -> IO[bytes]:
         """A copy that can be read from any position: of a packed zip nothing else can. Counted before it is written."""
@@ -236,7 +239,7 @@ class Files:
         folder = None if budget.limits.temporary is None else str(budget.limits.temporary)
         copy: Any = tempfile.SpooledTemporaryFile(8 * 1024 * 1024, dir=folder)  # noqa: SIM115 - its caller closes it
         try:
-            with self.look(name) as packed:
+            with self._entries[name][1]() as packed:
                 while chunk := packed.read(1024 * 1024):
                     budget.check_free()
                     copy.write(chunk)
@@ -251,9 +254,10 @@ class Files:
         """All readable names, in the order of the source for a zip, sorted for a folder."""
         return [*self._entries]
 
-    def refused(self) -> Iterable[Skipped]:
-        """Entries that are not read, each with its reason: unsafe names, symbolic links."""
-        return self._refused
+    def refused(self) -> list[Skipped]:
+        """Entries that are not read, each with its reason: unsafe names, symbolic links, damage."""
+        unread = [name for name in self.damaged if name not in self.opened]
+        return [*self._refused, *(Skipped(where=name, reason=sentence_of(self.damaged[name])) for name in unread)]
 
     def size(self, name: str) -> int:
         """Bytes, unpacked."""
@@ -263,13 +267,20 @@ class Files:
         """A stream of the bytes, counted against the limits while it is read: raises `UnreadableExport` beyond them."""
         if name not in self._places or self._kept is None:
             self.opened.add(name)
-            return self.look(name)
+            return self._entries[name][1]()
         start, size = self._places[name]
         return io.BytesIO(os.pread(self._kept.fileno(), size, start))
 
     def look(self, name: str) -> IO[bytes]:
-        """The same to see what a file is, which does not count as reading it."""
-        return self._entries[name][1]()
+        """The same to see what a file is, which does not count as reading it: a damaged one ends there."""
+        return io.BufferedReader(PiecesReader(self._beginning_of(name)))
+
+    def _beginning_of(self, name: str) -> Iterator[bytes]:
+        try:
+            with self._entries[name][1]() as stream:
+                yield from iter(lambda: stream.read(_CHUNK), b"")
+        except UnreadableExport as error:
+            self.damaged[name] = error
 
     def keep(self, data: bytes) -> str:
         """Takes bytes that stand in a text of the export, such as a picture in base64, under a name for `open`."""

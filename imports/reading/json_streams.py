@@ -157,21 +157,8 @@ LOOKED_AT = 500
 
 
 def names_with(files: Files, *requested: set[str], at_most: int | None = None) -> list[str]:
-    """Files whose beginning has all keys of one of the sets; also damaged ones, if there are others."""
-    found, damaged = [], []
-    error = None
-    for name in json_names(files, at_most):
-        try:
-            keys = shape(files, name)
-        except UnreadableExport as each:
-            error = error or each
-            damaged.append(name)
-            continue
-        if any(each <= keys for each in requested):
-            found.append(name)
-    if error and not found:
-        raise error
-    return [*found, *damaged]
+    """Files whose beginning has all keys of one of the sets."""
+    return [name for name in json_names(files, at_most) if any(each <= shape(files, name) for each in requested)]
 
 
 def of_shapes(*shapes: set[str], is_sure: bool = True) -> Callable[[Files], int]:

@@ -7,7 +7,7 @@ If it has lost the lease, to a cancellation or to another worker, the batch is r
 import logging
 import threading
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -59,14 +59,12 @@ def end(batch: Import) -> None:
     ImportJob.objects.filter(user_id=batch.user_id, import_id=batch.pk).delete()
 
 
-def claim(*, now: datetime, besides: Collection[int] = ()) -> ImportJob | None:
+def claim(*, now: datetime) -> ImportJob | None:
     """Claim the job that has waited longest and that no other worker is claiming, for the length of a lease.
-
-    `besides`: the users whose imports this worker has under way; each has one at a time.
 
     It is found first and locked then, because a cluster can lock only on one node: that of the job's owner.
     """
-    due = ImportJob.objects.filter(due_at__lte=now).exclude(user_id__in=list(besides))
+    due = ImportJob.objects.filter(due_at__lte=now)
     # The number of jobs to look at: more than there are importing workers.
     for user_id, pk in due.order_by("created_at", "id").values_list("user_id", "pk")[:20]:
         with transaction.atomic():

@@ -1,7 +1,7 @@
 """The importing worker: claims the job that has waited longest and does the step of its import's state, such as the
 preview.
 
-Steps of different users take turns.
+Steps take turns.
 
 Every failure becomes a sentence that the user reads in the import; a bug is logged and retried.
 """
@@ -27,9 +27,10 @@ from imports.storing.queue import LeaseLost
 from intake.models import User
 
 logger = logging.getLogger(__name__)
-# Reading or storing one export may take so long; one user's import runs for some seconds before another's has its turn.
-LONGEST_SECONDS, TURN_SECONDS = 6 * 3600, 20.0
-AT_ONCE = 4
+# Reading or storing one export may take so long; an import runs for some seconds before another has its turn.
+LONGEST_SECONDS, TURN_SECONDS = 6 * 3600, 5.0
+# More than one user has (`services.MOST_OPEN`).
+AT_ONCE = 6
 STEPS: Mapping[str, Callable[[ImportJob, User], Iterator[None]]] = {
     Import.State.UPLOADING: store.expire,
     Import.State.READY: store.expire,
@@ -49,24 +50,25 @@ class TookTooLong(Exception):
 
 
 def work() -> bool:
-    """Claim a job and run it, in turns with those of other users that fall due; returns whether there was one.
+    """Claim a job and run it, in turns with others that fall due; returns whether there was one.
 
-    Each runs for some seconds, then the next: a user with a large export holds up nobody. An import that waits for its
-    turn keeps its place in the export, its lease and its thread for reading, so no work is done twice.
+    Each runs for some seconds, then the next: a large export holds up neither others nor its user's next preview. An
+    import that waits for its turn keeps its place in the export, its lease and its thread for reading, so no work is
+    done twice.
     """
     until = time.monotonic() + LONGEST_SECONDS
     job = queue.claim(now=timezone.now())
-    under_way = deque([(job.user_id, _batches_of(job))] if job else [])
+    under_way = deque([_batches_of(job)] if job else [])
     while under_way:
-        user_id, batches = under_way.popleft()
+        batches = under_way.popleft()
         turn_ends = time.monotonic() + TURN_SECONDS
         for _batch in batches:
             if time.monotonic() < turn_ends:
                 continue
-            under_way.append((user_id, batches))
+            under_way.append(batches)
             if len(under_way) < AT_ONCE and time.monotonic() < until:
-                another = queue.claim(now=timezone.now(), besides=[user_id for user_id, _batches in under_way])
-                under_way.extendleft([(another.user_id, _batches_of(another))] if another else [])
+                another = queue.claim(now=timezone.now())
+                under_way.extendleft([_batches_of(another)] if another else [])
             break
     return job is not None
 

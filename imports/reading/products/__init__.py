@@ -65,15 +65,15 @@ def readers() -> tuple[ExportReader, ...]:
 def recognise(files: Files) -> ExportReader:
     """The reader that is surest of these files. Raises `UnreadableExport`, which says what they seem to be instead."""
     scores: list[tuple[int, int, ExportReader]] = []
-    damage: UnreadableExport | None = None
+    damage = []
     for place, each in enumerate(readers()):
         try:
             scores.append((each.recognises(files), -place, each))
         except UnreadableExport as error:
-            damage = damage or error
+            damage.append(error)
     score, _place, reader = max(scores, default=(0, 0, readers()[0]))
-    if score == 0 and damage:
-        raise damage
+    if score == 0 and (damage := [*files.damaged.values(), *damage]):
+        raise damage[0]
     if score == 0 and any("Takeout/" in name for name in files.names()):
         raise UnreadableExport(
             _(
@@ -101,20 +101,22 @@ def read_files(files: Files, product: str | None = None) -> Items:
     reader = _named(product) if product else recognise(files)
     is_found = False
     listed = set()
-    for refused in files.refused():
-        yield Skipped(where=refused.where, reason=refused.reason)
     for item in reader.read(files):
         is_found = is_found or not isinstance(item, Notice)
         if isinstance(item, Skipped):
             listed.add(item.where)
         yield item
+    if not is_found and files.damaged:
+        raise next(iter(files.damaged.values()))
     if not is_found:
         names = files.names()
         found = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         message = _("There is no history of %(product)s in this. Looked for: %(wanted)s. Found: %(names)s.")
         wanted = Sentence(reader.looks_for)
         raise UnreadableExport(Sentence(message, product=reader.label, wanted=wanted, names=found))
-    yield from _not_read(files, reader, listed)
+    refused = files.refused()
+    yield from refused
+    yield from _not_read(files, reader, listed | {each.where for each in refused})
 
 
 # Of programs and systems, and pictures, sound and fonts: they have no words that a reader of any product could take.

@@ -175,7 +175,7 @@ def _project(files: Files, name: str) -> str | None:
     root = f"{name.partition('chats/')[0]}.project_root"
     if "chats/" not in name or root not in files.names():
         return None
-    with files.open(root) as stream:
+    with files.look(root) as stream:
         return line_of(stream.read(4096).decode(errors="replace")) or None
 
 

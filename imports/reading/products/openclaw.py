@@ -139,7 +139,7 @@ def _of_database(files: Files, name: str, reading: "_Reading") -> Items:
             for session in sorted(found, key=lambda each: not reading.is_child(id_of(each))):
                 events = ((seq, object_of(_parsed(event))) for seq, event in database.execute(rows, (session,)))
                 yield from _session(_Source(name=f"{name}/{session}", id=id_of(session), lines=events), reading)
-    except sqlite3.Error:
+    except (sqlite3.Error, UnreadableExport):
         yield Skipped(where=name, reason=_("this database is damaged or incomplete"))
 
 
