@@ -16,7 +16,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from agent_tools.examples import examples_of
 from agent_tools.models import TokenScope
 from agent_tools.registry import Tool
 from agent_tools.tools import registry
@@ -134,7 +133,6 @@ def viewset_of(tool: AnyTool) -> type[ToolViewSet]:
             parameters=[] if tool.is_read_only else [KEY],
             request=tool.input_model,
             responses={200: tool.output_model, **problems(400, 413, 415, 401, 403, 404, *conflicts, 429, 500, 503)},
-            examples=examples_of(tool.name),
         )
     )
     attributes = {"tool": tool, "required_scope": tool.scope}

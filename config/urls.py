@@ -1,10 +1,12 @@
 """The root URLs: pages, the API under /api/v1/ with its OpenAPI document, the admin."""
 
 import hashlib
+import json
 import threading
 from functools import lru_cache
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
@@ -45,6 +47,9 @@ OFFERED = {JSON: JSON, "application/json": JSON, YAML: YAML, "application/yaml":
 # Any cache may keep it, but must check each time whether it is still current.
 CACHE_CONTROL = "public, no-cache"
 
+# By the name of an operation: its request, and the status and body of its response.
+EXAMPLES = settings.BASE_DIR / "config" / "examples.json"
+
 _building = threading.Lock()
 
 
@@ -61,6 +66,19 @@ def _rendered(media_type: str) -> tuple[bytes, str]:
     schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     body: bytes = renderer.render(schema)
     return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def add_examples(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """A drf-spectacular hook: an example of each operation, as it was run."""
+    kept = json.loads(EXAMPLES.read_text())
+    for operation in (each for methods in result["paths"].values() for each in methods.values()):
+        example = kept.get(operation["operationId"], {})
+        response = operation["responses"].get(str(example.get("status")), {})
+        for part, described in (("request", operation.get("requestBody", {})), ("response", response)):
+            for kind, media in described.get("content", {}).items():
+                if part in example and ("json" in kind) != isinstance(example[part], str):
+                    media["example"] = example[part]
+    return result
 
 
 class _FailuresInJson(BaseContentNegotiation):

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from uuid import UUID
 
 from django.urls import URLPattern, path
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -54,7 +54,6 @@ class Operations:
         has_more: bool = False,
         request: Any = None,
         parameters: Sequence[OpenApiParameter] = (),
-        examples: Sequence[OpenApiExample] = (),
         **attributes: Any,
     ) -> Callable[[Operation], Operation]:
         """For a function of `user`, `request`, what the route names, a `body` and a `query`, each if it asks for it.
@@ -102,7 +101,6 @@ class Operations:
                 ],
                 request=body or request,
                 responses={status: output, **problems(*statuses, *((413, 415) if body else ()))},
-                examples=examples,
             )
             own = {"__module__": function.__module__, "takes_bound": (), "answers_with": ()}
             view: Any = self._views.setdefault(route, type(function.__name__, (self._base,), own))

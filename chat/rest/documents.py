@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from pydantic import BaseModel, Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -92,21 +92,6 @@ class DailyLogQuery(Input):
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
 
-EXAMPLE = OpenApiExample(
-    "A log",
-    value={
-        "date": "2026-03-01",
-        "project": "",
-        "content": "- Met Vera at the market\n",
-        "version": 3,
-        "created_at": "2026-03-01T09:12:44Z",
-        "updated_at": "2026-03-01T18:30:02Z",
-    },
-    response_only=True,
-    status_codes=["200", "201"],
-)
-
-
 class DocumentViewSet(ActsAsCaller, ViewSet):
     """The endpoints that all documents share; a log's `date` comes from the address."""
 
@@ -156,7 +141,6 @@ def _document_schema(
     *,
     can_append: bool,
     parameters: Sequence[OpenApiParameter] = (),
-    examples: Sequence[OpenApiExample] = (),
 ) -> Callable[[type[DocumentViewSet]], type[DocumentViewSet]]:
     """Describes the three endpoints of a kind of document."""
     append = "; append to leave the rest alone" if can_append else ""
@@ -166,7 +150,6 @@ def _document_schema(
             summary=f"Read {what}",
             parameters=[*parameters, IF_KNOWN, ETAG],
             responses={200: DocumentOutput, 304: None, **problems(400, 401, 404, 503)},
-            examples=examples,
         ),
         update=extend_schema(
             operation_id=f"write_{name}",
@@ -179,7 +162,6 @@ def _document_schema(
                 201: DocumentOutput,
                 **problems(400, 401, 412, 413, 415, 428, 503),
             },
-            examples=examples,
         ),
         destroy=extend_schema(
             operation_id=f"delete_{name}",
@@ -216,7 +198,7 @@ class AboutViewSet(DocumentViewSet):
     document: DocumentDay = ABOUT_ME
 
 
-@_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE, PROJECT], examples=[EXAMPLE])
+@_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE, PROJECT])
 class DailyLogViewSet(DocumentViewSet):
     """The log of a day."""
 
@@ -251,7 +233,6 @@ class DailyLogViewSet(DocumentViewSet):
         parameters=[DATE, PROJECT, ETAG],
         request=AppendBody,
         responses={200: AppendAnswer, **problems(400, 401, 413, 415, 503)},
-        examples=[EXAMPLE],
     )
     def append(self, request: Request, date: str) -> Response:
         return _append(request, day=_day(date, or_complain=True))
@@ -269,7 +250,6 @@ class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
         parameters=[DATE, PROJECT, ETAG],
         request=TakeBackBody,
         responses={200: DocumentOutput, 204: None, **problems(400, 401, 412, 413, 415, 503)},
-        examples=[EXAMPLE],
     )
     def take_back(self, request: Request, date: str) -> Response:
         day = _day(date, or_complain=True)

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample
 from pydantic import BaseModel, Field, create_model
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -157,18 +156,6 @@ class ProposalQuery(Input):
     limit: Limit = 50
 
 
-EXAMPLE = OpenApiExample(
-    "A decision",
-    value={
-        "content": "We keep vectors in PostgreSQL: one database to back up, and its transactions cover the index.",
-        "type": "ARCHITECTURAL_DECISION",
-        "project_id": "recollect",
-        "tags": ["database"],
-    },
-    request_only=True,
-)
-
-
 api = Operations()
 
 
@@ -180,7 +167,7 @@ def list_records(user: User, query: RecordQuery) -> dict[str, Any]:
     return {"records": [_data(row) for row in found.rows], "after": _as_text(found.more)}
 
 
-@api("post", "memory/records/", RecordOutput, status=201, fails=[404], examples=[EXAMPLE])
+@api("post", "memory/records/", RecordOutput, status=201, fails=[404])
 def create_record(user: User, body: RecordBody) -> dict[str, Any]:
     """Create a record"""
     return _data(records.create(user=user, now=timezone.now(), facts=body.facts, **body.held))

@@ -155,6 +155,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "chat.rest.shapes.add_chat",
         "chat.rest.shapes.add_confirmation",
+        "config.urls.add_examples",
     ],
 }
 

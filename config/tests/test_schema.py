@@ -16,20 +16,6 @@ def schema(client):
     return client.get("/api/v1/schema/", headers={"accept": "application/json"}).json()
 
 
-@pytest.mark.parametrize(
-    "path", ["tools/", "tokens/", "memory/records/", "memory/documents/daily-logs/", "conversations/"]
-)
-def test_a_list_is_an_object_that_holds_it(schema, path):
-    answer = schema["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
-    assert answer["$ref"].startswith("#/components/schemas/")
-
-
-def test_an_account_is_deleted_by_its_password(schema):
-    body = schema["paths"]["/api/v1/account/"]["delete"]["requestBody"]
-    assert body["required"]
-    assert body["content"]["application/json"]["schema"]["required"] == ["password"]
-
-
 @pytest.mark.medium
 def test_the_events_of_an_answer_are_those_that_are_described(schema, visitor, language_model):
     language_model(Say(("Hello.",)))
