@@ -41,10 +41,6 @@ _INCOMPLETE = _("This zip is damaged or incomplete. Download the export again, a
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError, ValueError, OSError)
 
 
-def _incomplete(name: str) -> UnreadableExport:
-    return UnreadableExport(Sentence(_("%(place)s: %(reason)s"), place=name, reason=Sentence(_INCOMPLETE)))
-
-
 def is_attached(name: str) -> bool:
     """Whether it is a file of a message, by its name, and no part of the export's own texts."""
     return _ATTACHED.search(name) is not None
@@ -78,13 +74,13 @@ class PiecesReader(io.RawIOBase):
         return len(data)
 
 
-def _unpacked(entry: IO[bytes], name: str) -> Iterator[bytes]:
+def _unpacked(entry: IO[bytes]) -> Iterator[bytes]:
     """Small pieces: never more than an entry claims. An error of the zip becomes a sentence."""
     with entry:
         try:
             yield from iter(lambda: entry.read(_CHUNK), b"")
         except (*_DAMAGED, RuntimeError) as error:
-            raise _incomplete(name) from error
+            raise UnreadableExport(_INCOMPLETE) from error
 
 
 def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
@@ -207,7 +203,7 @@ class Files:
         if packed > stream.seek(0, io.SEEK_END):
             raise UnreadableExport(_("The entries of this zip overlap, as in no export: it is not read."))
         for name, entry in found.items():
-            opens = partial(_opened_entry, packed_zip, entry, within + name)
+            opens = partial(_opened_entry, packed_zip, entry)
             self._entries[within + name] = entry.file_size, opens
         for name in filter(_is_named_as_zip, found):
             self._add_inner(within + name, budget, is_too_deep=is_inner)
@@ -312,11 +308,11 @@ def _opened_file(path: Path, name: str) -> IO[bytes]:
         raise UnreadableExport(f"The file {name} cannot be opened: {error.strerror}.") from error
 
 
-def _opened_entry(packed_zip: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> IO[bytes]:
+def _opened_entry(packed_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> IO[bytes]:
     try:
-        return io.BufferedReader(PiecesReader(_unpacked(packed_zip.open(entry), name)), _CHUNK)
+        return io.BufferedReader(PiecesReader(_unpacked(packed_zip.open(entry))), _CHUNK)
     except (*_DAMAGED, RuntimeError) as error:
-        raise _incomplete(name) from error
+        raise UnreadableExport(_INCOMPLETE) from error
 
 
 def _recoded(stream: IO[bytes], encoding: str, beginning: bytes) -> Iterator[bytes]:
