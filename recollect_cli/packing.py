@@ -46,7 +46,7 @@ INNER = {
 _AGENTS = (".claude", ".codex", ".openclaw", ".gemini", ".cursor")
 _PIECE = 1024 * 1024
 _ROLLOUT = re.compile(r"(?:.*/)?rollout-[^/]+\.jsonl")
-# The keys before the kind of a line are short, whatever their order.
+# In any order, the keys before the kind of a line are short.
 _COMPACTED = re.compile(
     rb'\{(?:\s{0,8}"timestamp"\s{0,8}:\s{0,8}"[^"]{0,64}"\s{0,8},)?\s{0,8}"type"\s{0,8}:\s{0,8}"compacted"'
 )

@@ -99,7 +99,7 @@ _KNOWN = _NO_TEXT | _PICTURES | {"text", "input_text", "output_text", "refusal"}
 
 
 def texts_of(content: Any) -> list[str]:
-    """The texts of a message: any block that has one, whatever it is called."""
+    """The texts of a message: every block with a text counts, of any type."""
     if isinstance(content, str):
         return [text_of(content)]
     found = []
