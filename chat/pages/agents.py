@@ -257,7 +257,6 @@ def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = Non
         "made": made,
         "tokens": list_tokens(user=person_of(request)),
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
-        "place": "agents",
     }
     return render(request, "agent_tools/tokens.html", context)
 
