@@ -7,9 +7,10 @@ from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
 from core.isolation.acting import acting_as
+from intake.chats import changes
 from intake.chats.tree import conversation_path
 from intake.models import Conversation
-from intake.tests.factories import a_turn
+from intake.tests.factories import a_turn, caller_for
 from memory import index, projects, records
 from testing.accessibility import bring_axe, look_at
 
@@ -118,6 +119,27 @@ def test_a_chat_is_dragged_onto_a_project_and_back_among_the_days(open_page, per
     link = group(page, "Garden").get_by_role("link", name="The pear tree")
     link.drag_to(page.locator("[data-day-chats]").get_by_role("link", name="Another chat"))
     expect(page.locator("[data-day-chats]").get_by_role("link", name="The pear tree")).to_be_visible()
+    assert projects_of(pear) == [""]
+
+
+def test_a_list_that_comes_while_one_holds_a_chat_waits_until_it_is_let_go(open_page, person):
+    made(person, "Garden")
+    (pear,) = chats(person, "The pear tree", project="Garden")
+    chats(person, "Another chat")
+    page = open_page(user=person)
+    unfold(page, "Garden")
+    link = group(page, "Garden").get_by_role("link", name="The pear tree")
+    link.hover()
+    page.mouse.down()
+    with page.expect_response(lambda answer: "only=" in answer.url):
+        Conversation.objects.filter(pk=pear.pk).update(title="The plum tree")
+        changes.tell_now(caller_for(person), pear.pk)
+    # Time for what must not come yet.
+    page.wait_for_timeout(500)
+    expect(link).to_be_visible()
+    page.locator("[data-day-chats]").get_by_role("link", name="Another chat").hover()
+    page.mouse.up()
+    expect(page.locator("[data-day-chats]").get_by_role("link", name="The plum tree")).to_be_visible()
     assert projects_of(pear) == [""]
 
 

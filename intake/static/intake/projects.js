@@ -1,6 +1,6 @@
 /** Projects in the list of chats: groups that fold, and chats that are moved by a menu, by dragging or several at once. */
 import { send } from "./chats.js";
-import { HOME, fetchPage, isComposing } from "./dom.js";
+import { HOME, isComposing } from "./dom.js";
 import { gettext, ngettext } from "./language.js";
 import { movesAmong } from "./menus.js";
 
@@ -50,8 +50,7 @@ export class Projects {
     if (!this.section) return;
     const asked = performance.now();
     const open = document.querySelector("[data-chat]");
-    const query = new URLSearchParams({ groups: "1", project: open?.dataset.project ?? "" });
-    const page = await fetchPage(`${this.sidebar.place}?${query}`);
+    const page = await this.sidebar.fetch({ groups: "1", project: open?.dataset.project ?? "" });
     const fresh = page?.querySelector("[data-projects]");
     const { section } = this;
     // What somebody is writing in is left alone.

@@ -9,12 +9,10 @@ import { Mover, showProjectOf } from "./projects.js";
 import { listenForShortcuts } from "./shortcuts.js";
 import { ItemMenu } from "./sidebar_items.js";
 import { Selection } from "./sidebar_selection.js";
-import { Sidebar } from "./sidebar.js";
+import { MANY, Sidebar } from "./sidebar.js";
 import { listenForTheme } from "./theme.js";
 
 const STATUS_MS = 8000;
-// From so many changed chats on, the list is fetched as a whole.
-const MANY = 5;
 const WORKER_AFTER_MS = 4000;
 
 export const sidebarElement = document.querySelector("[data-sidebar]");

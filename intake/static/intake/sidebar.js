@@ -6,14 +6,15 @@ import { dayInWords } from "./times.js";
 
 const TITLE_LENGTH = 80;
 const PINNED = gettext("Pinned");
-const GROWING_MS = 40;
-// From so many on, the list is fetched as a whole.
-const MANY = 5;
+const PAUSE_MS = 40;
+// From so many changed chats on, the list is fetched as a whole.
+export const MANY = 5;
 const PLACE_KEY = "place-in-chats";
 
 export class Sidebar {
   // When each conversation was taken out: a list that was asked for earlier still holds it.
   #removedAt = new Map();
+  #isHeld = false;
 
   constructor(element) {
     this.element = element;
@@ -27,6 +28,8 @@ export class Sidebar {
     this.#growWhenScrolled();
     this.#keepPlace();
     element.addEventListener("click", (event) => this.#onClick(event));
+    element.addEventListener("pointerdown", () => (this.#isHeld = true));
+    for (const end of ["pointerup", "pointercancel", "drop", "dragend"]) addEventListener(end, () => (this.#isHeld = false));
   }
 
   get items() {
@@ -79,10 +82,17 @@ export class Sidebar {
     this.showEmptiness();
   }
 
+  /** A page of the list, once nobody holds or drags a chat that it may replace: a drag ends with what it began at. */
+  async fetch(query) {
+    const page = await fetchPage(`${this.place}?${new URLSearchParams(query)}`);
+    while (this.#isHeld || this.element.matches(".dragging")) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    return page;
+  }
+
   /** Looks at the first page again: what came, went or changed while nobody was told. */
   async refreshAll() {
     const asked = performance.now();
-    const page = await fetchPage(`${this.place}?project=`);
+    const page = await this.fetch({ project: "" });
     if (!page) return;
     this.projects.refresh();
     const fresh = [...page.querySelectorAll("[data-conversation-id]")];
@@ -99,7 +109,7 @@ export class Sidebar {
   /** Takes one conversation from the server as it is now: changed, moved, new, or gone (then it gives undefined). */
   async refresh(id) {
     const asked = performance.now();
-    const page = await fetchPage(`${this.place}?${new URLSearchParams({ only: id })}`);
+    const page = await this.fetch({ only: id });
     if (!page) return null;
     const fresh = page.querySelector("[data-conversation-id]") ?? undefined;
     if (fresh && this.isRemovedSince(id, asked)) return undefined;
@@ -209,7 +219,7 @@ export class Sidebar {
     while (hasMore && furthest() < wanted) {
       const more = this.element.querySelector("[data-day-chats] [data-more]");
       // The list grows by itself, too, where its end is near.
-      if (more?.ariaBusy === "true") await new Promise((resolve) => setTimeout(resolve, GROWING_MS));
+      if (more?.ariaBusy === "true") await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       else hasMore = Boolean(more) && (await this.#grow(more));
     }
     // Somebody may have scrolled meanwhile.
