@@ -1,6 +1,8 @@
 """Django's own pool of connections, with this project's settings, when PostgreSQL restarts."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from asgiref.sync import SyncToAsync
@@ -51,22 +53,19 @@ def cut_everybody_off():
     return cut_off
 
 
-def open_at_once(count):
-    """Fills the pool of this process, which the served application uses too."""
-    barrier = threading.Barrier(count)
+def fill_the_pool(count):
+    """
+    Opens so many connections in the pool of this process, which the served application uses too: in a thread, since
+    the tests' own connection is of no pool.
+    """
 
-    def hold_one():
-        try:
-            with connection.cursor():
-                barrier.wait(SECONDS)
-        finally:
-            connections.close_all()
+    def fill():
+        with ExitStack() as held:
+            for _ in range(count):
+                held.enter_context(connection.pool.connection(timeout=60))
 
-    threads = [threading.Thread(target=hold_one) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
+    with ThreadPoolExecutor() as threads:
+        threads.submit(fill).result()
 
 
 def test_a_request_after_a_restart_is_given_a_live_connection(new_pool):
@@ -102,7 +101,7 @@ def test_a_request_that_waits_in_vain_is_refused_and_the_next_is_served(new_pool
 
 
 def test_the_first_request_after_a_restart_is_served_at_once(visitor):
-    open_at_once(12)
+    fill_the_pool(12)
     # One asks, and a busy machine may not see the end of another within five seconds.
     assert cut_everybody_off() >= 8
     events = visitor.events("Still there?")
