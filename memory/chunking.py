@@ -260,11 +260,12 @@ def line_text(line: str, headings: str) -> str:
     return f"{headings}{HEADING_END}{line}" if headings else line
 
 
-def note_lines(text: str, *, title: str = "") -> Iterator[NoteLine]:
+def note_lines(text: str, *, title: str = "", least: int = 3) -> Iterator[NoteLine]:
     """Yield the list items, table rows and paragraphs of a Markdown text in order; of a longer one, its sentences.
 
     A heading is above what follows it, `title` above all; an item above those that are indented more; a paragraph that
-    ends in a colon above the list after it; the first row of a table above the others. Code is in no line.
+    ends in a colon above the list after it; the first row of a table above the others. Code is in no line, and without
+    a heading a line has at least so many words: fewer are no passage that could be searched for.
     """
     outline: list[tuple[int, str]] = [(0, title)] if title.strip() else []
     is_in_table = False
@@ -278,8 +279,7 @@ def note_lines(text: str, *, title: str = "") -> Iterator[NoteLine]:
         if kind not in ("heading", "table head"):
             headings = HEADING_JOINT.join(heading for _, heading in outline[-MOST_HEADINGS:])
             for first, last in _sentences(text, start, end):
-                # Without a heading, fewer words say nothing.
-                if headings or len(_ANY_WORD.findall(text[first:last])) >= 3:
+                if headings or len(_ANY_WORD.findall(text[first:last])) >= least:
                     yield NoteLine(first, last, headings)
         if own and kind != "row" and (kind != "paragraph" or own.endswith(":")):
             outline.append((level, own[:HEADING_LENGTH].strip(" :*_`")))

@@ -268,7 +268,7 @@ def lines_of(text: str, path: str) -> Iterator[tuple[ContextLine, int, int, str]
     """The lines of a note, as agents get them and as they are left out: each after its headings, with where it begins
     and ends, and the headings.
     """
-    for start, end, headings in note_lines(text):
+    for start, end, headings in note_lines(text, least=1):
         under = f"{_line(headings.replace(HEADING_JOINT, ' > '))}: " if headings else ""
         yield ContextLine(_line(f"- {under}{text[start:end]}"), why=IN_NOTES, path=path), start, end, headings
 

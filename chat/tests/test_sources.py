@@ -229,6 +229,10 @@ def test_a_line_of_a_note_is_corrected_alone_and_refused_once_it_has_changed(per
     assert send("Cocoa").status_code == 200
     note = "- Cocoa\n- The worktop came in May\n- One more\n"
     assert MemoryDocument.objects.get(kind="memory").content == note
+    _, model = asked(client, language_model)
+    context = client_of(person).post("/api/v1/tools/get_context/", {"for": "session"}, content_type="application/json")
+    for given in (str(model.requests), context.json()["text"]):
+        assert "Cocoa" in given and "Tea, not coffee" not in given
     refused = send("Milk")
     assert refused.status_code == client.get(tea).status_code == 409
     assert "This line has changed since" in refused.text and "Milk</blockquote>" in refused.text
