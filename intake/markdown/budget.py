@@ -1,9 +1,11 @@
 """Bounds the processor time that one text may take to render: the interpreter runs one thing at a time."""
 
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 # The time is that of the thread, so a busy machine changes nothing that a reader sees.
@@ -12,7 +14,19 @@ Value = TypeVar("Value")
 
 # Dense Markdown of the longest length that is rendered takes 1.8 s on two slow cores.
 RENDERING_SECONDS = 2.5
-_ends_at: ContextVar[float] = ContextVar("rendering_ends_at", default=float("inf"))
+# What takes longer goes on one at a time: several at once would leave everybody else a small part of the interpreter.
+SHARED_SECONDS = 0.1
+_alone = threading.Lock()
+
+
+@dataclass
+class _Budget:
+    ends_at: float
+    waits_at: float
+    is_alone: bool = False
+
+
+_budget: ContextVar[_Budget | None] = ContextVar("rendering_budget", default=None)
 
 
 @contextmanager
@@ -21,24 +35,38 @@ def budget(seconds: float | None = None) -> Iterator[None]:
 
     A text that takes too long is shown, or the rest of it, as it was written.
     """
-    seconds = RENDERING_SECONDS if seconds is None else seconds
-    token = _ends_at.set(min(_ends_at.get(), time.thread_time() + seconds))
+    outer, now = _budget.get(), time.thread_time()
+    ends_at = now + (RENDERING_SECONDS if seconds is None else seconds)
+    if outer is None:
+        mine = _Budget(ends_at, now + SHARED_SECONDS)
+    else:
+        mine = replace(outer, ends_at=min(ends_at, outer.ends_at))
+    token = _budget.set(mine)
     try:
         yield
     finally:
-        _ends_at.reset(token)
+        _budget.reset(token)
+        if mine.is_alone and not (outer and outer.is_alone):
+            _alone.release()
 
 
 def check() -> None:
-    """Raises `TimeoutError`."""
-    if time.thread_time() > _ends_at.get():
+    """Raises `TimeoutError`; waits for its turn, once, when the text takes long."""
+    mine = _budget.get()
+    if mine is None:
+        return
+    now = time.thread_time()
+    if now > mine.ends_at:
         raise TimeoutError
+    if now > mine.waits_at and not mine.is_alone:
+        mine.is_alone = _alone.acquire()
 
 
 def spend(values: Iterable[Value], *, at_most: float) -> Iterator[Value]:
     """The values, as long as making them takes at most so many seconds. Raises `TimeoutError`."""
-    ends_at = min(_ends_at.get(), time.thread_time() + at_most)
+    ends_at = time.thread_time() + at_most
     for value in values:
+        check()
         if time.thread_time() > ends_at:
             raise TimeoutError
         yield value

@@ -1,12 +1,14 @@
 """What a page may show of what a model wrote: Markdown's shapes, and nothing that runs, loads or leads astray."""
 
 import re
-from time import process_time
+import threading
+import time
 
 import pytest
 from django.conf import settings
 
 from intake.markdown import BlockStream, render, render_summary, rendering
+from intake.markdown.budget import SHARED_SECONDS, budget, check
 from intake.markdown.safety import MATH_TAGS
 
 HOSTILE = [
@@ -376,9 +378,31 @@ def test_a_stream_of_folded_thoughts_ends_like_the_whole():
 @pytest.mark.parametrize("piece", ["<sup>", "==a ", "<details>\n", "<think>\n", "$a ", "\\$", "> [!NOTE]\n\n", "<br>"])
 def test_elements_are_drawn_in_time_that_grows_with_the_text(piece):
     def takes(count):
-        started = process_time()
+        started = time.process_time()
         render(piece * count)
-        return process_time() - started
+        return time.process_time() - started
 
     takes(10)
     assert takes(4_000) < 12 * min(takes(1_000), takes(1_000)) + 0.5
+
+
+def test_two_texts_that_take_long_are_drawn_one_after_the_other():
+    drawn = []
+
+    def draw():
+        ends_at = time.thread_time() + 2 * SHARED_SECONDS
+        with budget():
+            while time.thread_time() < ends_at - SHARED_SECONDS / 2:
+                check()
+            begun = time.perf_counter()
+            while time.thread_time() < ends_at:
+                check()
+            drawn.append((begun, time.perf_counter()))
+
+    threads = [threading.Thread(target=draw) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    (_, end), (begun, _) = sorted(drawn)
+    assert end <= begun
