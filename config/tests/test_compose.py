@@ -131,6 +131,35 @@ def test_secrets_are_neither_committed_nor_built_into_the_image():
     assert "secrets" not in copied
 
 
+# Commands that measure and test are for a folder with everything in it.
+IMPORTS_ALL = """
+import importlib, pkgutil
+import django
+django.setup()
+for app in ("core", "intake", "memory", "imports", "agent_tools", "chat", "config"):
+    for module in pkgutil.walk_packages([app], f"{app}."):
+        if ".tests" not in module.name and ".settings" not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+"""
+
+
+@pytest.mark.medium
+def test_the_image_has_every_module_that_its_programs_import(tmp_path):
+    for line in (ROOT / ".dockerignore").read_text().split():
+        if line.startswith("!"):
+            (tmp_path / line[1:]).symlink_to(ROOT / line[1:])
+    own = {"DJANGO_SETTINGS_MODULE": "config.settings.production", "SECRET_KEY": "only-for-this-test"}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_ALL],
+        env={"PATH": os.environ["PATH"], "ALLOWED_HOSTS": "localhost", "RECOLLECT_VAR": str(tmp_path / "var"), **own},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.medium
 def test_the_image_of_one_container_is_no_default_and_every_program_in_it_exists():
     stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
