@@ -127,10 +127,10 @@ def test_one_command_makes_every_secret_and_keeps_those_that_exist(tmp_path):
 
 def test_secrets_are_neither_committed_nor_built_into_the_image():
     assert "secrets/" in (ROOT / ".gitignore").read_text().split()
-    copied = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
-    assert "secrets" not in copied
+    assert "secrets" not in COPIED
 
 
+COPIED = re.findall("!(.+)", (ROOT / ".dockerignore").read_text())
 # Commands that measure and test are for a folder with everything in it.
 IMPORTS_ALL = """
 import importlib, pkgutil
@@ -145,19 +145,9 @@ for app in ("core", "intake", "memory", "imports", "agent_tools", "chat", "confi
 
 @pytest.mark.medium
 def test_the_image_has_every_module_that_its_programs_import(tmp_path):
-    for line in (ROOT / ".dockerignore").read_text().split():
-        if line.startswith("!"):
-            (tmp_path / line[1:]).symlink_to(ROOT / line[1:])
-    own = {"DJANGO_SETTINGS_MODULE": "config.settings.production", "SECRET_KEY": "only-for-this-test"}
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS_ALL],
-        env={"PATH": os.environ["PATH"], "ALLOWED_HOSTS": "localhost", "RECOLLECT_VAR": str(tmp_path / "var"), **own},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    for name in COPIED:
+        (tmp_path / name).symlink_to(ROOT / name)
+    subprocess.run([sys.executable, "-c", IMPORTS_ALL], cwd=tmp_path, check=True)
 
 
 @pytest.mark.medium
