@@ -51,7 +51,7 @@ OTHERS = {
     "APPLICATION_MEMORY": ("`2g`", "With Compose: the memory of web, and of each short-lived container."),
     "WORKER_MEMORY": ("`4g`", "With Compose: the memory of the worker."),
     "POSTGRES_MEMORY": ("`4g`", "With Compose: the memory of PostgreSQL."),
-    "HTTPS_PROXY": ("empty", "The proxy for pages of the web, tools from elsewhere and documents of OAuth clients; `HTTP_PROXY` for plain HTTP."),
+    "HTTPS_PROXY": ("empty", "The proxy for pages of the web, tools from elsewhere and OAuth clients' documents."),
     "RECOLLECT_URL": ("`http://127.0.0.1:8000`", "For the command `recollect`: the server."),
     "RECOLLECT_TOKEN": ("empty", "For the command `recollect` and `manage.py mcp`: the token."),
     "RECOLLECT_HOOK_SECONDS": ("1.0 or less", "For the hooks of agents: how long each may take."),
