@@ -22,7 +22,6 @@ from chat.answers.saver import ProgressSaver
 from chat.answers.writer import AnswerWriter
 from core.errors import Unavailable
 from core.isolation.acting import Caller
-from core.text import gettext_noop as _
 from intake.chats import services
 from intake.chats.usage import Usage
 from intake.models import Turn
@@ -196,6 +195,6 @@ async def cut_off_answers() -> None:
     """Save the text of every answer of this loop as interrupted: the last step of a stopping server."""
     writings = list(answer_hub().writings.values())
     for writing in writings:
-        writing.stop(Unavailable(_("Interrupted: the server was restarted.")))
+        writing.stop(Unavailable(services.SERVER_RESTARTED))
     # How long a stopping server waits for the last saves.
     await asyncio.gather(*(writing.ended(seconds=5) for writing in writings))

@@ -39,10 +39,11 @@ def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_
     monkeypatch.setattr("intake.chats.running.LEASE", timedelta())
     with as_a_worker():
         close_abandoned_turns()
-    expect(turn).to_have_attribute("data-status", "interrupted")
+    expect(turn.get_by_text("Interrupted: the server was restarted.")).to_be_visible()
     kept = Turn.objects.get().assistant_message.strip()
     expect(prose).to_have_text(kept)
-    expect(turn.locator(".mark")).to_have_text("Stopped")
+    page.reload()
+    expect(turn.locator(".mark")).to_have_text("Interrupted: the server was restarted.")
     turn.get_by_role("button", name="Continue").click()
     answered(page)
     expect(prose).to_have_text(f"{kept} And that is all.")

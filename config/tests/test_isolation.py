@@ -411,6 +411,7 @@ def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice, monkeyp
         close_abandoned_turns()
     turn.refresh_from_db()
     assert (turn.assistant_message, turn.status) == ("Half an", "interrupted")
+    assert turn.error["detail"] == "Interrupted: the server was restarted."
     assert IndexedText.objects.filter(user=alice).exists()
 
 

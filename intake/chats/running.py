@@ -59,7 +59,7 @@ def close_abandoned_turns(*, now: datetime) -> int:
 
     def close(turn: Turn) -> None:
         with about(turn.user_id):
-            closed.append(services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt, unless_after=turn.updated_at))
+            closed.append(services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt, renewed_at=turn.updated_at))
 
     for_each("memory.close_abandoned_turns, turns", silent, close)
     unanswered = PausedTurn.objects.filter(until__lt=now).order_by("until").values_list("user_id", "turn_id")[:1000]

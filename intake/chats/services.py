@@ -14,7 +14,7 @@ from django.utils import timezone
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticKnownError
 
-from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
+from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning, Unavailable
 from core.ids import parse_id
 from core.isolation.acting import Caller, PersonalChange, change_for_each, project_for
 from core.text import LONGEST_PROJECT, Sentence, project_label, shortened
@@ -36,6 +36,7 @@ NO_PARENT = 0
 LARGEST_NUMBER = 2**31 - 1
 CHANGED_BY_A_TURN = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at", "expires_at"]
 NO_NAME = _("Enter a name. It cannot begin with a hyphen.")
+SERVER_RESTARTED = _("Interrupted: the server was restarted.")
 IS_WHOLE = _("This answer is complete. There is nothing to continue.")
 
 
@@ -402,16 +403,17 @@ def open_turns(*, silent_since: datetime) -> list[Turn]:
     return list(silent.order_by("updated_at").only("pk", "user_id", "attempt", "updated_at")[:1000])
 
 
-def interrupt_turn(*, turn_id: int, attempt: int, unless_after: datetime | None = None) -> bool:
+def interrupt_turn(*, turn_id: int, attempt: int, renewed_at: datetime | None = None) -> bool:
     """Close a running or waiting turn with its saved text; a writer that still runs learns it when it renews its lease.
 
-    Changes only the status, because a worker may write nothing else of a turn. Returns whether it was still open, and
-    without a renewal after `unless_after`.
+    `renewed_at`: when its dead writer renewed the lease; a later renewal keeps the turn open, and otherwise the
+    turn says why it ended. Without it, a person has stopped the answer. A worker may write no other column of a turn
+    than the status, the error and the time. Returns whether the turn was open.
     """
     with transaction.atomic():
         is_open = Q(pk=turn_id, status__in=OPEN, attempt=attempt)
-        if unless_after is not None:
-            is_open &= Q(updated_at__lte=unless_after)
+        if renewed_at is not None:
+            is_open &= Q(updated_at__lte=renewed_at)
         turn = Turn.objects.select_for_update().filter(is_open).first()
         if turn is None:
             return False
@@ -419,7 +421,9 @@ def interrupt_turn(*, turn_id: int, attempt: int, unless_after: datetime | None 
             close_waiting(turn)
             return True
         turn.status = Turn.Status.INTERRUPTED
-        turn.save(update_fields=["status", "updated_at"])
+        if renewed_at is not None:
+            turn.error = {"code": Unavailable.code, "detail": SERVER_RESTARTED, "retryable": Unavailable.retryable}
+        turn.save(update_fields=["status", "error", "updated_at"])
         return True
 
 
