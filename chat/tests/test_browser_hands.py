@@ -359,8 +359,8 @@ def test_the_whole_chat_is_printed_and_nothing_else(open_page, person):
     conversation = a_long_conversation(person, 70)
     page = open_page(conversation_path(conversation.pk), user=person)
     page.evaluate("window.print = () => (window.printed = document.querySelectorAll('.turn[id]').length)")
-    page.locator("[data-menu] summary").click()
-    page.get_by_role("button", name="Print").click()
+    page.locator("[data-chat-menu]").click()
+    page.get_by_role("menuitem", name="Print").click()
     until(page, "window.printed === 70")
     page.emulate_media(media="print")
     for part in (".sidebar", ".dock", ".turn-actions"):

@@ -97,8 +97,8 @@ def test_a_chat_is_moved_by_its_menu_by_keys_and_comes_back_by_undo(open_page, p
 def test_a_name_that_is_typed_makes_a_new_project_for_the_open_chat(open_page, person):
     (pear,) = chats(person, "The pear tree")
     page = open_page(conversation_path(pear.pk), user=person)
-    page.get_by_label("This chat", exact=True).click()
-    page.get_by_role("button", name="Move to project").click()
+    page.locator("[data-chat-menu]").click()
+    page.get_by_role("menuitem", name="Move to project").click()
     page.get_by_label("Find a project").fill("Orchard")
     page.get_by_role("button", name="New project “Orchard”").click()
     expect(page.locator("[data-chat-project]")).to_have_text("Orchard")

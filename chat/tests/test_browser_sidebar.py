@@ -373,3 +373,42 @@ def test_the_foot_of_the_list_is_a_menu_with_words(open_page, person):
     expect(page.get_by_role("menuitem", name="Log out")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name=person.email)).to_be_focused()
+
+
+def entries(page: Page) -> list[str]:
+    menu = page.get_by_role("menu", name="This chat")
+    expect(menu).to_be_visible()
+    return menu.get_by_role("menuitem").all_inner_texts()
+
+
+def test_the_list_and_the_open_chat_offer_one_menu(open_page, person):
+    (chat,) = some_chats(person, "Pears")
+    page = open_page(conversation_path(chat.pk), user=person)
+    listed(page, "Pears").click(button="right")
+    in_list = entries(page)
+    page.keyboard.press("Escape")
+    head = page.locator("[data-chat-menu]")
+    head.focus()
+    page.keyboard.press("ArrowDown")
+    assert entries(page) == in_list
+    page.keyboard.press("Escape")
+    expect(head).to_be_focused()
+    head.click()
+    page.get_by_role("menuitem", name="Archive").click()
+    expect(listed(page, "Pears")).to_have_count(0)
+    head.click()
+    assert "Put back" in entries(page)
+    page.get_by_role("menuitem", name="Put back").click()
+    expect(listed(page, "Pears")).to_be_visible()
+
+
+def test_the_open_chat_is_renamed_in_place(open_page, person):
+    (chat,) = some_chats(person, "Pears")
+    page = open_page(conversation_path(chat.pk), user=person)
+    page.locator("[data-chat-menu]").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    page.keyboard.type("Quinces")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Quinces")).to_be_visible()
+    expect(listed(page, "Quinces")).to_be_visible()
+    expect(page.locator("[data-chat-menu]")).to_be_focused()

@@ -49,7 +49,7 @@ def test_chatting_searching_and_leaving_below_a_path(browser, server, tmp_path, 
             page.goto(path)
             page.wait_for_load_state("networkidle")
         page.goto(chat)
-        page.goto(page.evaluate("document.querySelector('[data-menu-item=delete]').href"))
+        page.goto(page.evaluate("document.querySelector('[data-item-do=delete]').href"))
         page.get_by_role("button", name="Delete").click()
         page.wait_for_url(re.compile(f"^{re.escape(address)}/(conversations/)?$"))
         assert Conversation.objects.count() == 0

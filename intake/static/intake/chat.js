@@ -25,7 +25,6 @@ import { chooseModel, offerModels, tellSent, watchWindow } from "./window.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
-const menu = document.querySelector("[data-menu]");
 
 const isTemporary = "temporary" in main.dataset;
 const following = new Following(thread, document.querySelector("[data-jump]"));
@@ -210,7 +209,7 @@ function begin(turn, { conversationId, turnNumber, turnId, notSent, sent }) {
   history.pushState(null, "", path);
   document.title = `${title} · Recollect`;
   document.querySelector("[data-title]").textContent = title;
-  offerMenu(path);
+  document.querySelector("[data-chat-menu]").hidden = false;
   const outline = document.querySelector("[data-outline-link]");
   outline.href = `${path}outline/`;
   outline.hidden = false;
@@ -222,14 +221,6 @@ function begin(turn, { conversationId, turnNumber, turnId, notSent, sent }) {
 /** A visitor who registers or logs in from here comes back to here. */
 function returnTo(path) {
   for (const link of document.querySelectorAll("[data-returns]")) link.search = new URLSearchParams({ next: path });
-}
-
-/** A chat that has just begun can be renamed, downloaded and deleted like any other. */
-function offerMenu(path) {
-  for (const item of menu.querySelectorAll("[data-menu-item]")) item.href = `${path}${item.dataset.menuItem}/`;
-  const id = path.split("/").at(-2);
-  for (const item of menu.querySelectorAll("[data-export]")) item.href = `${HOME}api/v1/conversations/${id}/export/?as=${item.dataset.export}`;
-  menu.hidden = false;
 }
 
 function giveUp(turn, error) {
@@ -328,17 +319,7 @@ document.querySelector("#model")?.addEventListener("change", () => {
   if (last?.dataset.trouble && !request) new Turn(last).offerRetry();
 });
 
-// A menu closes as menus do: by a click elsewhere or Escape.
-document.addEventListener("click", (event) => {
-  if (!menu.contains(event.target)) menu.open = false;
-});
-
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && menu.open) {
-    menu.open = false;
-    menu.querySelector("summary").focus();
-    return;
-  }
   if (event.key === "Escape" && !event.isComposing && !sidebarElement.classList.contains("open")) stopAnswer();
 });
 

@@ -1,16 +1,18 @@
-/** Menu buttons (WAI-ARIA): a button with `data-menu-button`, and after it a popover with the role of a menu. */
+/** Menu buttons (WAI-ARIA): a button with `data-menu-button`, and the popover with the role of a menu that it names or that comes after it. */
 
 const GAP_PX = 4;
 const EDGE_PX = 8;
 
+// The menu, and its button, which stays known when the menu closes.
 let opened = null;
+let opener = null;
 
 /** Also for those that are added later. Without scripts the browser itself opens a menu that has an id. */
 export function listenForMenus() {
   document.addEventListener("click", onClick);
   document.addEventListener("keydown", onKey, true);
   // Its state is told to the menu alone, and so it is caught on the way.
-  document.addEventListener("toggle", onToggle, true);
+  document.addEventListener("beforetoggle", onToggle, true);
   addEventListener("scroll", place, { passive: true, capture: true });
   addEventListener("resize", place);
 }
@@ -23,22 +25,23 @@ function onClick(event) {
 
 /** At once: the next key belongs to the menu already, and the event comes later. */
 function toggle(button, event) {
-  const menu = menuOf(button);
   // A copy of a template has no id, and a press on a menu's own button must not close it first.
-  button.popoverTargetElement = menu;
+  const menu = (button.popoverTargetElement ??= button.nextElementSibling);
   event.preventDefault();
-  menu.togglePopover();
-  if (!menu.matches(":popover-open")) return;
-  opened = menu;
+  const isOver = opened === menu && opener === button;
+  opened?.hidePopover();
+  if (isOver) return;
+  [opened, opener] = [menu, button];
+  menu.showPopover();
   button.ariaExpanded = "true";
   place();
   entriesOf(menu)[0]?.focus({ preventScroll: true });
 }
 
 function onToggle({ target, newState }) {
-  if (newState === "open" || !target.matches?.('[role="menu"][popover]')) return;
-  buttonOf(target).ariaExpanded = "false";
-  if (opened === target) opened = null;
+  if (newState === "open" || target !== opened) return;
+  opener.ariaExpanded = "false";
+  opened = null;
 }
 
 function onKey(event) {
@@ -57,7 +60,7 @@ function onKey(event) {
     event.stopPropagation();
     if (event.key === "Escape") event.preventDefault();
     menu.hidePopover();
-    buttonOf(menu).focus({ preventScroll: true });
+    opener.focus({ preventScroll: true });
   }
 }
 
@@ -74,19 +77,16 @@ export function movesAmong(entries, event) {
 /** Above the button, since most are at the end of a text; below it where there is no room. */
 function place() {
   if (!opened) return;
-  const at = buttonOf(opened).getBoundingClientRect();
+  const at = opener.getBoundingClientRect();
   const { offsetWidth: width, offsetHeight: height } = opened;
   const above = at.top - height - GAP_PX;
   opened.style.top = `${above >= EDGE_PX ? above : Math.min(at.bottom + GAP_PX, innerHeight - height - EDGE_PX)}px`;
   opened.style.left = `${Math.max(EDGE_PX, Math.min(at.left, innerWidth - width - EDGE_PX))}px`;
 }
 
-function menuOf(button) {
-  return button.nextElementSibling;
-}
-
-function buttonOf(menu) {
-  return menu.previousElementSibling;
+/** The button of the menu that was opened last. */
+export function menuButton() {
+  return opener;
 }
 
 function entriesOf(menu) {

@@ -110,10 +110,6 @@ export class Mover {
     this.list = this.dialog.querySelector("[data-move-list]");
     this.#listenToDialog();
     this.#listenToDragging(sidebar.element);
-    document.querySelector("[data-menu-move]")?.addEventListener("click", (event) => {
-      event.target.closest("details").open = false;
-      this.ask([document.querySelector("[data-chat]").dataset.conversation]);
-    });
     document.addEventListener("recollect:move", ({ detail }) => this.ask([detail.id]));
   }
 

@@ -79,10 +79,13 @@ export function listenForPrinting(thread) {
     }
     window.print();
   };
-  document.querySelector("[data-print]")?.addEventListener("click", (event) => {
-    event.target.closest("details").open = false;
+  document.querySelector("[data-print]").addEventListener("click", (event) => {
+    // Another chat is opened first.
+    if (event.currentTarget.pathname !== location.pathname) return;
+    event.preventDefault();
     print();
   });
+  if (location.hash === "#print") addEventListener("load", print);
   addEventListener("keydown", (event) => {
     if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "p") return;
     if (!document.querySelector("[data-earlier]")) return;

@@ -7,7 +7,7 @@ import { listenForChanges } from "./events.js";
 import { listenForMenus } from "./menus.js";
 import { Mover, showProjectOf } from "./projects.js";
 import { listenForShortcuts } from "./shortcuts.js";
-import { ItemMenu } from "./sidebar_items.js";
+import { ChatMenu } from "./sidebar_items.js";
 import { Selection } from "./sidebar_selection.js";
 import { MANY, Sidebar } from "./sidebar.js";
 import { listenForTheme } from "./theme.js";
@@ -18,14 +18,19 @@ const WORKER_AFTER_MS = 4000;
 export const sidebarElement = document.querySelector("[data-sidebar]");
 export const sidebar = new Sidebar(sidebarElement);
 
-listenForShortcuts({ toggleChats: listenToDrawer(sidebarElement) });
+const toggleChats = listenToDrawer(sidebarElement);
+listenForShortcuts({ toggleChats });
 listenForMenus();
 listenForTheme();
 tellWhatIsCutOff();
 const mover = new Mover(sidebar, { tell });
 const move = (ids) => mover.ask(ids);
 const selection = new Selection(sidebar, { confirm, tell, move });
-new ItemMenu(sidebar, { confirm, tell, move, select: (item) => selection.begin(item) });
+const select = (item) => {
+  if (!sidebarElement.checkVisibility({ visibilityProperty: true })) toggleChats();
+  selection.begin(item);
+};
+new ChatMenu(sidebar, { confirm, tell, move, select });
 
 // A draft belongs to whoever wrote it, not to the next person at this screen. Nor does a page of before: over plain http
 // Safari keeps it for the way back, whatever its headers say.

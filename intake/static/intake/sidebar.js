@@ -264,7 +264,8 @@ export function prepareItem(item) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "item-button";
-  button.dataset.itemButton = "";
+  button.dataset.itemButton = button.dataset.menuButton = "";
+  button.popoverTargetElement = document.querySelector("#chat-menu");
   button.ariaHasPopup = "menu";
   button.ariaLabel = gettext("Options");
   const link = item.querySelector("a");

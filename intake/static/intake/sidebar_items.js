@@ -1,149 +1,124 @@
-/** What can be done with one chat of the list: its menu, renaming in place, and the keys for both. */
+/** What can be done with one chat: the menu of the list and of the open chat, renaming in place, and the keys for both. */
 import { send } from "./chats.js";
 import { HOME, isComposing } from "./dom.js";
 import { gettext, ngettext } from "./language.js";
-import { movesAmong } from "./menus.js";
+import { menuButton } from "./menus.js";
 import { nextItem, previousItem } from "./sidebar.js";
 
 const TITLE_LENGTH = 80;
+const UUID = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
 
-export class ItemMenu {
-  #item = null;
+export class ChatMenu {
+  #chat = null;
 
   constructor(sidebar, { confirm, tell, select, move }) {
     this.move = move;
     this.sidebar = sidebar;
-    this.menu = sidebar.element.querySelector("[data-item-menu]");
+    this.menu = document.querySelector("#chat-menu");
     this.confirm = confirm;
     this.tell = tell;
     this.select = select;
-    sidebar.element.addEventListener("click", (event) => this.#onClick(event));
+    this.menu.addEventListener("beforetoggle", ({ newState }) => newState === "open" && this.#prepare());
+    this.menu.addEventListener("click", (event) => this.#onClick(event));
     sidebar.element.addEventListener("keydown", (event) => this.#onKey(event));
-    sidebar.element.addEventListener("contextmenu", (event) => this.#onContextMenu(event));
-    document.addEventListener("click", (event) => {
-      if (!this.menu.hidden && !this.menu.contains(event.target) && !event.target.closest("[data-item-button]")) this.#close();
+    // A long press on a phone asks for it too.
+    sidebar.element.addEventListener("contextmenu", (event) => {
+      if (event.shiftKey || !itemAt(event.target)) return;
+      event.preventDefault();
+      openMenuOf(itemAt(event.target));
     });
     // The palette's command.
     document.addEventListener("recollect:archive", ({ detail }) => this.#change(detail, "archive", true));
-    sidebar.scroller.addEventListener("scroll", () => this.#close(), { passive: true });
+  }
+
+  /** For the chat of the list whose button was pressed, or for the one that is open. */
+  #prepare() {
+    const opener = menuButton();
+    const id = itemAt(opener)?.dataset.conversationId;
+    this.#chat = { id: id ?? openChat(), isHead: !id };
+    const item = this.sidebar.itemOf(this.#chat.id);
+    const entry = (name) => this.menu.querySelector(`[data-item-do="${name}"]`);
+    for (const each of this.menu.querySelectorAll("[data-kept]")) each.hidden = "temporary" in opener.dataset;
+    const { pinned, archived } = (item ?? opener).dataset;
+    for (const [name, done] of [["pin", pinned], ["archive", archived]]) {
+      const [to, back] = entry(name).children;
+      [to.hidden, back.hidden] = [done !== undefined, done === undefined];
+    }
+    entry("pin").hidden ||= archived !== undefined;
+    entry("select").hidden = !item;
+    for (const link of this.menu.querySelectorAll("a")) link.href = link.getAttribute("href").replace(UUID, this.#chat.id);
   }
 
   #onClick(event) {
-    const button = event.target.closest("[data-item-button]");
-    if (button) return this.#item && this.#buttonOf(this.#item) === button ? this.#close() : this.#open(itemAt(button));
-    const wanted = event.target.closest("[data-item-do]")?.dataset.itemDo;
-    if (wanted) this.#do(wanted);
-  }
-
-  /** A long press on a phone asks for it too. */
-  #onContextMenu(event) {
-    const item = itemAt(event.target);
-    if (!item || event.shiftKey) return;
+    const entry = event.target.closest("[data-item-do]");
+    if (!entry || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    this.#open(item);
+    const chat = this.#chat;
+    const item = this.sidebar.itemOf(chat.id);
+    const isToDo = !entry.firstElementChild?.hidden;
+    if (!chat.isHead) item?.querySelector("a").focus();
+    const does = {
+      pin: () => this.#change(chat, "pin", isToDo),
+      archive: () => this.#change(chat, "archive", isToDo),
+      rename: () => this.#rename(chat),
+      move: () => this.move([chat.id]),
+      select: () => this.select(item),
+      delete: () => this.#delete(chat),
+    }[entry.dataset.itemDo];
+    does();
   }
 
   #onKey(event) {
-    if (!this.menu.hidden && this.menu.contains(event.target)) return this.#onMenuKey(event);
     const item = itemAt(event.target);
     if (!item || event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const chat = { id: item.dataset.conversationId };
     const does = {
       ArrowDown: () => focusOn(nextItem(item)),
       ArrowUp: () => focusOn(previousItem(item)),
-      F2: () => this.#rename(item),
-      Delete: () => this.#delete(item),
-      ContextMenu: () => this.#open(item),
-      m: () => this.move([item.dataset.conversationId]),
+      F2: () => this.#rename(chat),
+      Delete: () => this.#delete(chat),
+      ContextMenu: () => openMenuOf(item),
+      m: () => this.move([chat.id]),
     }[event.key];
     if (!does) return;
     event.preventDefault();
     does();
   }
 
-  #onMenuKey(event) {
-    if (movesAmong([...this.menu.querySelectorAll("[role=menuitem]")], event)) return;
-    if (event.key === "Escape" || event.key === "Tab") {
-      event.preventDefault();
-      event.stopPropagation();
-      this.#close(true);
-    }
-  }
-
-  #open(item) {
-    this.#close();
-    this.#item = item;
-    const [isPinned, isArchived] = ["pinned" in item.dataset, "archived" in item.dataset];
-    for (const [name, isDone] of [["pin", isPinned], ["archive", isArchived]]) {
-      const [to, back] = this.menu.querySelector(`[data-item-do="${name}"]`).children;
-      [to.hidden, back.hidden] = [isDone, !isDone];
-    }
-    this.menu.querySelector('[data-item-do="pin"]').hidden = isArchived;
-    const button = this.#buttonOf(item);
-    button.ariaExpanded = "true";
-    this.menu.hidden = false;
-    const at = button.getBoundingClientRect();
-    const top = Math.min(at.bottom + 4, innerHeight - this.menu.offsetHeight - 8);
-    this.menu.style.top = `${Math.max(8, top)}px`;
-    this.menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - this.menu.offsetWidth - 8))}px`;
-    this.menu.querySelector("[role=menuitem]:not([hidden])").focus();
-  }
-
-  #close(returnsFocus = false) {
-    if (!this.#item) return;
-    const button = this.#buttonOf(this.#item);
-    button?.removeAttribute("aria-expanded");
-    this.menu.hidden = true;
-    if (returnsFocus) button?.focus();
-    this.#item = null;
-  }
-
-  #buttonOf(item) {
-    return item.querySelector("[data-item-button]");
-  }
-
-  #do(wanted) {
-    // A change may have put another in its place since the menu was opened.
-    const item = this.sidebar.itemOf(this.#item.dataset.conversationId) ?? this.#item;
-    this.#close();
-    const link = item.querySelector("a");
-    const chat = { id: item.dataset.conversationId, path: pathOf(item) };
-    const does = {
-      pin: () => this.#change(chat, "pin", !("pinned" in item.dataset)),
-      archive: () => this.#change(chat, "archive", !("archived" in item.dataset)),
-      rename: () => this.#rename(item),
-      move: () => this.move([chat.id]),
-      select: () => this.select(item),
-      delete: () => this.#delete(item),
-    }[wanted];
-    link.focus();
-    does();
-  }
-
-  async #change({ id, path }, what, on) {
-    const trouble = await send(`${path}${what}/`, { on: on ? "1" : "0" });
+  async #change({ id }, what, on) {
+    const set = async (isOn) => {
+      const trouble = await send(`${pathOf(id)}${what}/`, { on: isOn ? "1" : "0" });
+      if (!trouble && what === "archive" && id === openChat()) document.querySelector("[data-chat-menu]").toggleAttribute("data-archived", isOn);
+      if (!trouble) await this.sidebar.refresh(id);
+      return trouble;
+    };
+    const trouble = await set(on);
     if (trouble) return this.tell(trouble);
-    await this.sidebar.refresh(id);
     if (what === "pin") return this.tell(on ? gettext("Pinned") : gettext("No longer pinned"));
     this.tell(on ? gettext("Archived") : gettext("Back in the list"), async () => {
-      await send(`${path}archive/`, { on: on ? "0" : "1" });
-      await this.sidebar.refresh(id);
-      this.sidebar.itemOf(id)?.querySelector("a").focus();
+      await set(!on);
+      focusOn(this.sidebar.itemOf(id));
     });
   }
 
-  #rename(item) {
-    if (item.querySelector("form")) return;
-    const link = item.querySelector("a");
+  #titleOf({ id, isHead }) {
+    return isHead ? document.querySelector("[data-title]") : this.sidebar.itemOf(id).querySelector("a");
+  }
+
+  /** In place, in the list or above the open chat. */
+  #rename(chat) {
+    const shown = this.#titleOf(chat);
+    if (shown.hidden) return;
     const form = document.createElement("form");
     const field = document.createElement("input");
-    field.value = link.textContent;
+    field.value = shown.textContent;
     field.maxLength = TITLE_LENGTH;
     field.ariaLabel = gettext("Title of the chat");
     field.dir = "auto";
     form.className = "renaming";
     form.append(field);
-    link.hidden = true;
-    item.append(form);
+    shown.hidden = true;
+    shown.after(form);
     field.focus();
     field.select();
     let isOver = false;
@@ -153,9 +128,9 @@ export class ItemMenu {
       const title = field.value.trim().replace(/\s+/g, " ");
       const hadFocus = form.contains(document.activeElement);
       form.remove();
-      link.hidden = false;
-      if (hadFocus) link.focus();
-      if (isWanted && title && title !== link.textContent) await this.#giveTitle(item, title);
+      shown.hidden = false;
+      if (hadFocus) (chat.isHead ? menuButton() : shown).focus();
+      if (isWanted && title && title !== shown.textContent) await this.#giveTitle(chat, title);
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -170,27 +145,29 @@ export class ItemMenu {
     field.addEventListener("blur", () => end(true));
   }
 
-  async #giveTitle(item, title) {
-    const link = item.querySelector("a");
-    const before = link.textContent;
-    link.textContent = title;
-    const trouble = await send(`${pathOf(item)}rename/`, { title });
-    if (!trouble) return this.tell(gettext("Renamed"), null, { id: item.dataset.conversationId, title });
-    link.textContent = before;
-    this.tell(trouble);
+  async #giveTitle(chat, title) {
+    const shown = this.#titleOf(chat);
+    const before = shown.textContent;
+    shown.textContent = title;
+    const trouble = await send(`${pathOf(chat.id)}rename/`, { title });
+    if (trouble) {
+      shown.textContent = before;
+      return this.tell(trouble);
+    }
+    if (chat.isHead) this.sidebar.refresh(chat.id);
+    this.tell(gettext("Renamed"), null, { id: chat.id, title });
   }
 
-  async #delete(item) {
+  async #delete(chat) {
     const isSure = await this.confirm({
       title: this.menu.dataset.deleting,
-      text: gettext("“%(title)s”: everything said in it goes for good, and is no longer found by any search.", { title: item.querySelector("a").textContent }),
+      text: gettext("“%(title)s”: everything said in it goes for good, and is no longer found by any search.", { title: this.#titleOf(chat).textContent }),
     });
     if (!isSure) return;
-    const trouble = await send(`${pathOf(item)}delete/`);
+    const trouble = await send(`${pathOf(chat.id)}delete/`);
     if (trouble) return this.tell(trouble);
-    const isHere = item.querySelector("[aria-current]");
-    this.sidebar.remove(item.dataset.conversationId);
-    if (isHere) location.assign(HOME);
+    this.sidebar.remove(chat.id);
+    if (chat.id === openChat()) location.assign(HOME);
     else this.tell(ngettext("%(count)s chat deleted", "%(count)s chats deleted", 1));
   }
 }
@@ -199,8 +176,16 @@ function itemAt(element) {
   return element.closest("[data-conversation-id]");
 }
 
-export function pathOf(item) {
-  return item.querySelector("a").pathname;
+function openMenuOf(item) {
+  item.querySelector("[data-item-button]").click();
+}
+
+function openChat() {
+  return document.querySelector("[data-chat]")?.dataset.conversation;
+}
+
+function pathOf(id) {
+  return `${HOME}c/${id}/`;
 }
 
 function focusOn(item) {
