@@ -52,17 +52,38 @@ def test_an_answer_is_remembered_in_two_clicks_and_taken_back(open_page, person,
 def test_a_selection_is_remembered_by_keyboard_and_linked_both_ways(open_page, person, turn):
     page = open_turn(open_page, person, turn)
     page.locator(".turn .prose strong").dblclick()
-    page.get_by_role("button", name="More", exact=True).last.focus()
+    bar = page.get_by_role("group", name="The selected text")
+    expect(bar.get_by_role("button")).to_have_text(["Quote", "Remember"])
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    expect(bar.get_by_role("button", name="Remember")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("menuitem", name="Remember the selection")).to_be_focused()
-    expect(page.get_by_role("menuitem", name="Remember my message")).to_be_hidden()
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("link", name="Kept in your memory")).to_be_visible()
+    expect(page.get_by_role("link", name="Kept in your memory")).to_be_focused()
+    expect(bar).to_be_hidden()
     assert kept_by(person) == ["oak"]
     page.reload()
     page.get_by_role("link", name="Kept in your memory").click()
     page.get_by_role("link", name="From a chat").click()
     expect(page.get_by_text("Which wood is the worktop?").last).to_be_visible()
+
+
+@pytest.mark.parametrize("look", [{}, PHONE], ids=["desktop", "phone"])
+def test_a_selection_is_quoted_below_what_is_being_written(open_page, person, turn, look):
+    page = open_turn(open_page, person, turn, **look)
+    field = page.get_by_label("Message", exact=True)
+    field.fill("And this?")
+    page.locator(".turn .prose p").click(click_count=3)
+    bar = page.get_by_role("group", name="The selected text")
+    below = page.locator(".turn .prose").bounding_box()
+    expect(bar).to_be_visible()
+    assert bar.bounding_box()["y"] >= below["y"] + below["height"]
+    bar.get_by_role("button", name="Quote").click()
+    expect(field).to_have_value("And this?\n\n> The worktop is oak, and the shelf is pine.\n\n")
+    expect(field).to_be_focused()
+    page.locator(".said").click(click_count=3)
+    expect(bar).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(bar).to_be_hidden()
 
 
 def test_my_message_is_remembered(open_page, person, turn):

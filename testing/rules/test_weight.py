@@ -42,7 +42,8 @@ MOST = {
     "shapes of a record": 7,
     "shapes of a message": 4,
     "sentences in JavaScript and in Python": 0,
-    "lines of JavaScript and CSS": 8_380,
+    # 20 more than before: what a selected text offers (50); 30 fewer: one menu of a chat.
+    "lines of JavaScript and CSS": 8_400,
     # 14,000 more than before: the readers' and the hooks' examples, and the attacks that were mended. 6,400 more: the
     # same for files, the gate, previews, the worker and models. 19,000 more: the same for the endpoint and for sources.
     # 16,000 more: the same for the web, for tools from elsewhere and for the documents' own commands. 9,700 more: the

@@ -343,7 +343,7 @@ listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForDeleting(thread, { confirm });
 listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });
 listenForBranching(thread, { csrfToken: () => composer.csrfToken, announce });
-listenForRemembering(thread, { csrfToken: () => composer.csrfToken, announce });
+listenForRemembering(thread, { csrfToken: () => composer.csrfToken, announce, quote: (text) => composer.quote(text) });
 listenForProposals(main, thread, { announce });
 listenForEarlier(thread);
 listenForPrinting(thread);

@@ -67,6 +67,15 @@ export class Composer {
     this.text = [message, this.text].filter(Boolean).join("\n\n");
   }
 
+  /** At the end of what is being written, ready for a question about it. */
+  quote(text) {
+    const quoted = text.replace(/\n{2,}/g, "\n\n").replace(/^/gm, "> ");
+    this.text = `${[this.text.trimEnd(), quoted].filter(Boolean).join("\n\n")}\n\n`;
+    this.focus();
+    this.input.setSelectionRange(this.text.length, this.text.length);
+    this.input.scrollTop = this.input.scrollHeight;
+  }
+
   /** What is sent once the answer is done, the first of it first; undefined if there is nothing. */
   takeQueued() {
     const item = this.queue.firstElementChild;

@@ -1,55 +1,97 @@
-/** Keeping a message, or the selected part of it, as a record: from a turn's menu, with its kind, and with Undo. */
+/** Keeping a message as a record, with its kind and with Undo; and quoting or keeping what is selected. */
 import { HOME, clone, part, write } from "./dom.js";
 import { gettext, ngettext } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Try again.");
 
-// A press on the menu may end the selection, so the last one is kept until something else is pressed.
-let selected = { turn: null, text: "" };
+const EDGE_PX = 8;
+// A press ends a selection before it is a click.
+const SETTLED_MS = 250;
 
-export function listenForRemembering(thread, { csrfToken, announce }) {
-  document.addEventListener("selectionchange", keepSelection);
-  document.addEventListener("pointerdown", (event) => {
-    if (!event.target.closest("[data-menu-button], [role=menu]")) selected = { turn: null, text: "" };
-  });
+const bar = clone("selected");
+let selected = "";
+
+export function listenForRemembering(thread, { csrfToken, announce, quote }) {
+  listenForSelection();
   thread.addEventListener("toggle", ({ target, newState }) => newState === "open" && offer(target), true);
   thread.addEventListener("click", async (event) => {
-    const button = event.target.closest('[data-action="remember"]');
+    const button = event.target.closest('[data-action="remember"], [data-action="quote"]');
     if (!button) return;
     const turn = button.closest(".turn");
-    const { ok, data } = await send("", "POST", csrfToken(), contentFor(button, turn));
+    const content = textOf(turn, button.dataset.of);
+    const hadFocus = bar.contains(document.activeElement);
+    hideBar();
+    getSelection().removeAllRanges();
+    if (button.dataset.action === "quote") return quote(content);
+    const conversation = part(turn, "link").pathname.split("/").at(-2);
+    const { ok, data } = await send("", "POST", csrfToken(), { content, sourceConversation: conversation, sourceTurn: Number(turn.dataset.number) });
     if (ok) showKept(turn, data, { csrfToken, announce });
     else say(lineOf(turn), data.detail, announce);
+    lineOf(turn).scrollIntoView({ block: "nearest" });
+    if (hadFocus) (lineOf(turn).querySelector("a") ?? turn).focus({ preventScroll: true });
   });
 }
 
-function keepSelection() {
-  const selection = getSelection();
-  const turns = [selection.anchorNode, selection.focusNode].map((node) => node?.parentElement?.closest(".turn"));
-  const text = selection.toString().trim();
-  if (!selection.isCollapsed && text && turns[0] && turns[0] === turns[1]) selected = { turn: turns[0], text };
+/** A text that is selected in a turn gets a bar with what can be done with it; Tab leads there. */
+function listenForSelection() {
+  let isPressed = false;
+  let waiting = 0;
+  const look = ({ type }) => {
+    if (type !== "selectionchange") isPressed = type === "pointerdown";
+    clearTimeout(waiting);
+    waiting = setTimeout(() => isPressed || bar.contains(document.activeElement) || showBar(), SETTLED_MS);
+  };
+  for (const name of ["selectionchange", "pointerdown", "pointerup", "pointercancel"]) document.addEventListener(name, look, true);
+  // What is selected stays so.
+  bar.addEventListener("mousedown", (event) => event.preventDefault());
+  addEventListener("scroll", placeBar, { passive: true, capture: true });
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !bar.matches(":popover-open")) return;
+    // Escape belongs to the bar alone, and stops no answer behind it.
+    event.stopPropagation();
+    if (bar.contains(document.activeElement)) bar.closest(".turn").focus({ preventScroll: true });
+    hideBar();
+  }, true);
 }
 
-/** A selection takes the place of the answer and of the message. */
+function showBar() {
+  const selection = getSelection();
+  const elements = [selection.anchorNode, selection.focusNode].map((node) => (node?.closest ? node : node?.parentElement));
+  const [from, to] = elements.map((element) => element?.closest(".turn"));
+  const place = elements.map((element) => element?.closest('[data-part="answer"], [data-part="said"]')).find(Boolean);
+  const text = selection.toString().trim();
+  if (selection.isCollapsed || !text || !place || from !== to) return hideBar();
+  if (bar.previousElementSibling !== place) place.after(bar);
+  selected = text;
+  offer(bar);
+  bar.togglePopover(true);
+  placeBar();
+}
+
+function hideBar() {
+  selected = "";
+  if (bar.matches(":popover-open")) bar.hidePopover();
+}
+
+/** Below the text, where no system shows a menu of its own, and on glass below the handles too. */
+function placeBar() {
+  if (!bar.matches(":popover-open") || !getSelection().rangeCount) return;
+  const at = getSelection().getRangeAt(0).getBoundingClientRect();
+  const gap = matchMedia("(pointer: coarse)").matches ? 5 * EDGE_PX : EDGE_PX;
+  bar.style.top = `${Math.max(EDGE_PX, Math.min(at.bottom + gap, innerHeight - bar.offsetHeight - EDGE_PX))}px`;
+  bar.style.left = `${Math.max(EDGE_PX, Math.min(at.left, innerWidth - bar.offsetWidth - EDGE_PX))}px`;
+}
+
+/** Only what is kept can be remembered, and quoted where a message can be written. */
 function offer(menu) {
   const turn = menu.closest(".turn");
-  for (const button of menu.querySelectorAll('[data-action="remember"]')) {
-    const ofSelection = selected.turn === turn;
-    const { of } = button.dataset;
-    button.dataset.usual ??= button.lastChild.textContent;
-    button.lastChild.textContent = ofSelection ? gettext("Remember the selection") : button.dataset.usual;
-    button.hidden = ofSelection ? of === "said" : !textOf(turn, of);
-  }
+  for (const button of menu.querySelectorAll('[data-action="remember"]')) button.hidden = !turn.dataset.number || !textOf(turn, button.dataset.of);
+  for (const button of menu.querySelectorAll('[data-action="quote"]')) button.hidden = document.querySelector(".dock").hidden;
 }
 
 function textOf(turn, of) {
+  if (of === "selection") return selected;
   return (of === "said" ? part(turn, "said").textContent : part(turn, "answer").dataset.markdown ?? "").trim();
-}
-
-function contentFor(button, turn) {
-  const content = selected.turn === turn ? selected.text : textOf(turn, button.dataset.of);
-  const conversation = part(turn, "link").pathname.split("/").at(-2);
-  return { content, sourceConversation: conversation, sourceTurn: Number(turn.dataset.number) };
 }
 
 function showKept(turn, record, { csrfToken, announce }) {
