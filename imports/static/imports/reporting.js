@@ -5,6 +5,8 @@ import { factsOf } from "./choosing.js";
 import { count, seconds, span } from "./words.js";
 
 const PAGE = 50;
+// So few passages are done before their time can be told.
+const FEW = 20;
 
 export const OUTCOMES = {
   done: gettext("Everything has its own date, and search finds it beside what you say here."),
@@ -120,7 +122,8 @@ export class Report {
     const line = part(this.element, "vectors");
     line.hidden = !vectors?.waiting;
     if (line.hidden) return;
-    const time = vectors.seconds === null ? "" : gettext(" in about %(time)s", { time: seconds(vectors.seconds) });
+    const inAbout = () => (vectors.seconds === null ? "" : gettext(" in about %(time)s", { time: seconds(vectors.seconds) }));
+    const time = vectors.waiting < FEW ? gettext(" in a moment") : inAbout();
     line.textContent = ngettext(
       "Search by words is ready. Search by meaning follows%(time)s (%(count)s passage left).",
       "Search by words is ready. Search by meaning follows%(time)s (%(count)s passages left).",
