@@ -36,11 +36,9 @@ def budget(seconds: float | None = None) -> Iterator[None]:
     A text that takes too long is shown, or the rest of it, as it was written.
     """
     outer, now = _budget.get(), time.thread_time()
-    ends_at = now + (RENDERING_SECONDS if seconds is None else seconds)
-    if outer is None:
-        mine = _Budget(ends_at, now + SHARED_SECONDS)
-    else:
-        mine = replace(outer, ends_at=min(ends_at, outer.ends_at))
+    mine = _Budget(now + (RENDERING_SECONDS if seconds is None else seconds), now + SHARED_SECONDS)
+    if outer is not None:
+        mine = replace(outer, ends_at=min(mine.ends_at, outer.ends_at))
     token = _budget.set(mine)
     try:
         yield
@@ -52,14 +50,12 @@ def budget(seconds: float | None = None) -> Iterator[None]:
 
 def check() -> None:
     """Raises `TimeoutError`; waits for its turn, once, when the text takes long."""
-    mine = _budget.get()
-    if mine is None:
-        return
-    now = time.thread_time()
-    if now > mine.ends_at:
-        raise TimeoutError
-    if now > mine.waits_at and not mine.is_alone:
-        mine.is_alone = _alone.acquire()
+    if mine := _budget.get():
+        now = time.thread_time()
+        if now > mine.ends_at:
+            raise TimeoutError
+        if now > mine.waits_at and not mine.is_alone:
+            mine.is_alone = _alone.acquire()
 
 
 def spend(values: Iterable[Value], *, at_most: float) -> Iterator[Value]:
