@@ -64,7 +64,7 @@ function showBar() {
   if (bar.previousElementSibling !== place) place.after(bar);
   selected = text;
   offer(bar);
-  bar.togglePopover(true);
+  bar.togglePopover(Boolean(bar.querySelector("button:not([hidden])")));
   placeBar();
 }
 
