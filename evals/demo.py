@@ -16,6 +16,8 @@ from memory.models.documents import ABOUT_ME, DocumentDay
 HISTORY = Path(__file__).parent / "datasets" / "demo.jsonl"
 NOTES = HISTORY.with_name("demo_notes.json")
 EMAIL = "demo@example.com"
+# As if brought along from elsewhere, so that a second run finds each conversation again by its name.
+SOURCE = "demo"
 
 
 class DemoTurn(Row):
@@ -86,9 +88,9 @@ def _day(noted: dict[str, Any], now: datetime) -> datetime:
 
 def _load_conversation(user: User, name: str, turns: list[DemoTurn], now: datetime) -> int:
     first = turns[0].said_at(now)
-    # A second run finds each conversation again by its name.
     conversation, _ = Conversation.objects.get_or_create(
         user=user,
+        source=SOURCE,
         external_id=name,
         defaults={"title": title_from(turns[0].user_message), "started_at": first, "last_active_at": first},
     )

@@ -86,15 +86,16 @@ def test_every_flow_goes_by_keyboard_alone(open_page, person):
     expect(page.locator("[data-title]")).to_have_text("We plan a dinner for six")
 
     # A new name for it.
-    go_to(page, page.locator("summary[aria-label='This chat']"))
+    go_to(page, page.locator("[data-chat-menu]"))
     keyboard.press("Enter")
-    go_to(page, page.get_by_role("link", name="Rename"))
+    go_to(page, page.get_by_role("menuitem", name="Rename"), key="ArrowDown")
     keyboard.press("Enter")
-    go_to(page, page.locator("input[name=title]"))
+    expect(page.get_by_label("Title of the chat")).to_be_focused()
     keyboard.press("Control+a")
     keyboard.type("The dinner")
     keyboard.press("Enter")
     expect(page.locator("[data-title]")).to_have_text("The dinner")
+    expect(page.locator("[data-sidebar-status]")).to_contain_text("Renamed")
     assert Conversation.objects.for_user(person).filter(title="The dinner").exists()
 
     # A search, to the turn itself.

@@ -49,7 +49,7 @@ def test_a_chat_is_given_another_model_and_instructions_by_keyboard_and_keeps_th
     with page.expect_response(re.compile("/api/v1/conversations/")) as saved:
         page.get_by_label("Model", exact=True).select_option("scripted")
     assert saved.value.ok
-    page.get_by_role("button", name="This chat").click()
+    page.locator("[data-choices-opener]").click()
     with page.expect_response(re.compile("/api/v1/conversations/")):
         page.get_by_label("Use my memory").uncheck()
     page.get_by_role("button", name="Done").click()
