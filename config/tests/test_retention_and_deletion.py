@@ -43,7 +43,7 @@ def test_the_owner_of_a_deleted_account_is_shown_how_much_of_each_kind_went(alic
     page = client.post(reverse("intake:delete_account"), {"password": "password"}, headers={"accept-language": "de"})
     assert not User.objects.exists() and SECRET not in page.text
     assert page["Clear-Site-Data"] == '"cache", "storage"'
-    for row in ("Chats <span>1</span>", "Nachrichten mit Antworten <span>2</span>"):
+    for row in ("Chats <span>1</span>", "Beiträge <span>2</span>"):
         assert row in page.text
     assert client.get(reverse("intake:account")).status_code == 302, "the session has ended"
 

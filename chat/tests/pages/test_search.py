@@ -505,7 +505,7 @@ def test_a_search_that_breaks_is_said_with_the_question_kept(client, monkeypatch
     assert "secret" not in page
     assert 'value="cello"' in page
     german = client.get(SEARCH, {"q": "cello"}, headers={"accept-language": "de"})
-    assert "Die Suche ist fehlgeschlagen: Nicht durchsuchbar: Nachrichten." in german.text
+    assert "Die Suche ist fehlgeschlagen. Nicht durchsuchbar: Nachrichten." in german.text
 
 
 def test_a_database_that_is_away_is_a_page_too(client, monkeypatch):
