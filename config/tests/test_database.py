@@ -55,13 +55,13 @@ def cut_everybody_off():
 
 def fill_the_pool(count):
     """
-    Opens so many connections in the pool of this process, which the served application uses too: in a thread, since
-    the tests' own connection is of no pool.
+    Opens so many connections in a new pool of this process, which the served application uses too: in a thread, since
+    the tests' own connection is of no pool. The one before may lack those of threads that ended with their tests.
     """
 
     def fill():
-        # The tests before have ended sessions that it still holds.
-        connection.pool.check()
+        connection.close_pool()
+        connection.pool.open()
         with ExitStack() as held:
             for _ in range(count):
                 held.enter_context(connection.pool.connection(timeout=60))
