@@ -103,7 +103,7 @@ def read_all() -> None:
     with as_worker():
         while reading.read_waiting(until=timezone.now()):
             pass
-        reading.index_read(now=timezone.now(), since=timezone.now() - reading.RECENT)
+        reading.index_read(since=timezone.now() - reading.RECENT)
 
 
 def is_found(user: User, question: Question, *, first: int = FIRST) -> bool:

@@ -17,7 +17,6 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Left, Length
-from django.utils import timezone
 from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
@@ -214,7 +213,7 @@ def create(*, user: User, day: DocumentDay, project: str = "", content: str, now
                 )
         except IntegrityError:
             raise Conflict(EXISTS) from None
-        index.index(document_entry(row), now=now)
+        index.index(document_entry(row))
     return DocumentOutput.model_validate(row)
 
 
@@ -239,7 +238,7 @@ def replace(
         if content != row.content:
             keep(row)
         _write(row, content, now)
-        return _indexed(user, day, project, now)
+        return _indexed(user, day, project)
 
 
 def move(
@@ -266,13 +265,13 @@ def move(
                     row.save(update_fields=["date", "version", "updated_at"])
             except IntegrityError:
                 raise Conflict from None
-            return _indexed(user, to, project, now)
+            return _indexed(user, to, project)
         if row.content and not MemoryDocument.objects.append(
             user=user, kind=row.kind, day=to, project=project, lines=as_lines(row.content), now=now
         ):
             raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
         row.delete()
-        return _indexed(user, to, project, now)
+        return _indexed(user, to, project)
 
 
 def append(*, user: User, day: DocumentDay, project: str = "", text: str, now: datetime) -> DocumentOutput:
@@ -286,7 +285,7 @@ def append(*, user: User, day: DocumentDay, project: str = "", text: str, now: d
         )
         if not is_appended:
             raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
-        return _indexed(user, day, project, now)
+        return _indexed(user, day, project)
 
 
 def take_back(
@@ -306,7 +305,7 @@ def take_back(
             row.delete()
             return None
         _write(row, left, now)
-        return _indexed(user, day, project, now)
+        return _indexed(user, day, project)
 
 
 def delete(*, user: User, day: DocumentDay, project: str = "", expected: Collection[str] | None) -> None:
@@ -345,9 +344,9 @@ def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet
     return row
 
 
-def _indexed(user: User, day: DocumentDay, project: str, now: datetime) -> DocumentOutput:
+def _indexed(user: User, day: DocumentDay, project: str) -> DocumentOutput:
     row = _get(user, day, project)
-    index.index(document_entry(row), now=now)
+    index.index(document_entry(row))
     return DocumentOutput.model_validate(row)
 
 
@@ -403,7 +402,7 @@ def create_note(
             created_at=created_at or at,
             updated_at=at,
         )
-        index.index(document_entry(note), now=timezone.now())
+        index.index(document_entry(note))
     return note
 
 
@@ -415,7 +414,7 @@ def rewrite_note(*, user: User, note_id: UUID, title: str, content: str, at: dat
         note.title, note.content, note.updated_at = title, content, at
         note.version += 1
         note.save(update_fields=["title", "content", "updated_at", "version"])
-        index.index(document_entry(note), now=timezone.now())
+        index.index(document_entry(note))
 
 
 def list_notes(
@@ -464,4 +463,4 @@ def move_label(*, user: User, old: str, new: str, now: datetime) -> None:
             keep(other)
             _write(other, before + document.content, now)
             document.delete()
-            index.index(document_entry(other), now=now)
+            index.index(document_entry(other))

@@ -41,13 +41,13 @@ def take_message(instance: Turn, raw: bool, **kwargs: Any) -> None:
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
 def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
     if not raw and _is_indexed(instance):
-        index.index(turn_entry(instance), now=timezone.now())
+        index.index(turn_entry(instance))
 
 
 @receiver(turns_saved, dispatch_uid="memory.index_turns")
 def index_turns(turns: Sequence[Turn], **kwargs: Any) -> None:
     if _is_indexed(turns[0]):
-        index.index_new([turn_entry(turn) for turn in turns], now=timezone.now())
+        index.index_new([turn_entry(turn) for turn in turns])
 
 
 @receiver(turn_exported, dispatch_uid="memory.export_sources")

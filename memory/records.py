@@ -136,7 +136,7 @@ def create(
             _check_source(user, row)
         quotas.take(user.pk, size=len(content.encode()), fills_queue=True)
         _save(row)
-        index.index(record_entry(row), now=now)
+        index.index(record_entry(row))
     return RecordOutput.model_validate(row)
 
 
@@ -189,7 +189,7 @@ def rewrite(
         if (facts or {}).get("source_conversation") is not None:
             _check_source(user, row)
         _save(row)
-        index.index(record_entry(row), now=now)
+        index.index(record_entry(row))
     return read(user=user, record_id=record_id)
 
 

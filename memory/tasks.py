@@ -129,7 +129,7 @@ def read_attachments() -> None:
     steps(
         "memory.read_attachments",
         lambda: has_more.append(read_files.read_waiting(until=until)),
-        lambda: read_files.index_read(now=now, since=now - read_files.RECENT, until=until),
+        lambda: read_files.index_read(since=now - read_files.RECENT, until=until),
     )
     if any(has_more):
         read_attachments.apply_async(retry=False)
@@ -140,7 +140,7 @@ def index_older_attachments() -> None:
     """The same for the files of visitors who have registered since."""
     now = timezone.now()
     since, until = now - timedelta(days=settings.VISITOR_DAYS + 2), now + timedelta(seconds=TASK_SECONDS)
-    steps("memory.index_older_attachments", lambda: read_files.index_read(now=now, since=since, until=until))
+    steps("memory.index_older_attachments", lambda: read_files.index_read(since=since, until=until))
 
 
 @shared_task(name="memory.sweep_pending")

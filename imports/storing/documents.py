@@ -203,7 +203,7 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
         source_conversation=item.source_conversation,
         source_turn=item.source_turn,
     )
-    index.index(record_entry(record), now=timezone.now())
+    index.index(record_entry(record))
     entry.row_id = record.pk
     return True
 

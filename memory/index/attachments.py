@@ -155,7 +155,7 @@ def store(attachment: Attachment, reading: Reading, *, now: datetime) -> None:
             error=_in_words(note) if note else None,
             read_at=now,
         )
-        _index(attachment, now=now)
+        _index(attachment)
 
 
 def outline(parts: Sequence[Part]) -> Iterator[list[str | int]]:
@@ -175,7 +175,7 @@ def _in_words(sentence: Sentence) -> dict[str, object]:
     return {"message": str(sentence), **kept(sentence)}
 
 
-def index_read(*, now: datetime, since: datetime, until: datetime | None = None) -> int:
+def index_read(*, since: datetime, until: datetime | None = None) -> int:
     """Index the files attached since then that were read before a message named them; returns their number."""
     is_indexed = IndexedText.objects.in_corpus(Corpus.ATTACHMENT).filter(
         user=OuterRef("user"), source_id=OuterRef("pk")
@@ -189,20 +189,20 @@ def index_read(*, now: datetime, since: datetime, until: datetime | None = None)
             # The lock keeps it from being deleted, and another worker from indexing it, meanwhile.
             locked = Attachment.objects.filter(user=attachment.user_id, pk=attachment.pk)
             if locked.select_for_update(no_key=True, skip_locked=True).exists():
-                indexed += _index(attachment, now=now)
+                indexed += _index(attachment)
         if until is not None and timezone.now() >= until:
             break
     return indexed
 
 
-def _index(attachment: Attachment, *, now: datetime) -> bool:
+def _index(attachment: Attachment) -> bool:
     """Index a file that is locked, unless it is indexed already or belongs to no message yet."""
     if IndexedText.objects.at(Place(attachment.user_id, Corpus.ATTACHMENT, attachment.pk)).exists():
         return False
     reader = READERS[Corpus.ATTACHMENT]
     rows = reader.rows().filter(user=attachment.user_id, attachment=attachment.pk).order_by("number")
     entries = [reader.entry(row) for row in rows]
-    index_new(entries, now=now)
+    index_new(entries)
     return bool(entries)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from celery import current_app
 from django.db import DatabaseError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
 
 from core.citus.routing import about
 from core.isolation.inserting import insert_many
@@ -111,12 +112,14 @@ class Passage:
         }
 
 
-def index(entry: Entry, *, now: datetime) -> None:
+def index(entry: Entry) -> None:
     """Index texts, even if no model is available to embed them. A fault in it costs the save nothing: the texts are
     queued for a worker, which tries again, counts its attempts and finally quarantines them.
 
-    Must run in the transaction that saves them, so that every saved text is indexed sooner or later.
+    Must run in the transaction that saves them, so that every saved text is indexed sooner or later. A text waits from
+    this moment on, however old it says that it is.
     """
+    now = timezone.now()
     try:
         with transaction.atomic():
             changed = terms.add(entry)
@@ -134,7 +137,7 @@ def index(entry: Entry, *, now: datetime) -> None:
         _queue(entry.texts, now=now)
 
 
-def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
+def index_new(entries: Sequence[Entry]) -> None:
     """Index many texts, at places without any index rows, with a few statements.
 
     Searches by words find them at once. Each text gets one pending row without cutting rules: the worker that claims it
@@ -146,7 +149,7 @@ def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
             terms.add_many(texts)
     except Exception as error:
         logger.error("%d texts were saved without their terms (%s)", len(texts), type(error).__name__)
-    _queue(texts, now=now)
+    _queue(texts, now=timezone.now())
 
 
 def _queue(texts: Sequence[Text], *, now: datetime) -> None:

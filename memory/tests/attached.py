@@ -44,7 +44,7 @@ def read_all():
     now = timezone.now()
     with as_a_worker(), patch.object(attachments, "read_safely", read_here):
         attachments.read_waiting(until=now + timedelta(minutes=1))
-        attachments.index_read(now=now, since=now - attachments.RECENT)
+        attachments.index_read(since=now - attachments.RECENT)
 
 
 def read_here(data, name, media_type):

@@ -37,7 +37,7 @@ def add_records(user: User, contents: Iterable[str], *, every: timedelta = timed
         MemoryRecord(user=user, content=content, created_at=NOW + number * every, **fields)
         for number, content in enumerate(contents)
     )
-    index.index_new([record_entry(row) for row in rows], now=NOW)
+    index.index_new([record_entry(row) for row in rows])
     return rows
 
 
