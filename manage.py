@@ -39,9 +39,10 @@ def _execute() -> None:
     import django
     from django.core.management import execute_from_command_line
 
+    from core.priority import share_from_now_on
+
     django.setup()
-    gc.freeze()
-    gc.enable()
+    share_from_now_on()
     execute_from_command_line(sys.argv)
 
 

@@ -48,14 +48,14 @@ from core.gate import Credentials, Gate  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from core.isolation.fitting import refuse_unless_fitting  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
+from core.priority import share_from_now_on  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
 from intake.models import Session  # noqa: E402
 from intake.models.installation import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 
-gc.freeze()
-gc.enable()
+share_from_now_on()
 
 logger = logging.getLogger(__name__)
 

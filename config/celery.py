@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -14,9 +13,10 @@ from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from config.stack import SWITCH_SECONDS, TASKS
+from config.stack import TASKS
 from core.isolation.connecting import WEB, WORKER, use_login
 from core.logs import APPLICATION, request_id, sane
+from core.priority import share_from_now_on
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
@@ -68,9 +68,7 @@ REQUEST = "recollect_request"
 @celeryd_after_setup.connect
 def begin(**_: Any) -> None:
     """All is loaded."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.freeze()
-    gc.enable()
+    share_from_now_on()
 
 
 @worker_ready.connect

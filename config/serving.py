@@ -15,8 +15,9 @@ import django
 import uvicorn
 from django.core.management import CommandError, call_command
 
-from config.stack import REFUSED, SWITCH_SECONDS, WEB_PROCESSES
+from config.stack import REFUSED, WEB_PROCESSES
 from config.static import collect
+from core.priority import share_from_now_on
 from core.telemetry import delete_our_queue
 
 
@@ -63,7 +64,6 @@ def serve(host: str, port: int, *, graceful_seconds: int = 10, shares_address: b
         timeout_graceful_shutdown=graceful_seconds,
     )
     delete_our_queue()
-    sys.setswitchinterval(SWITCH_SECONDS)
     server = StoppingServer(config)
     server.run(sockets=[_listen(host, port, shares_address=shares_address)])
     if not server.started:
@@ -101,8 +101,7 @@ def serve_up(host: str, port: int) -> None:
     # As in manage.py.
     gc.disable()
     django.setup()
-    gc.freeze()
-    gc.enable()
+    share_from_now_on()
     # In this process and not in an earlier one, because loading Django takes longer than both together.
     try:
         call_command("migrate", interactive=False, verbosity=0)

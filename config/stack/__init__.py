@@ -26,7 +26,3 @@ REFUSED = os.EX_CONFIG
 RUN, PROGRAM, DATA, TASKS = "RECOLLECT_RUN", "RECOLLECT_PROGRAM", "RECOLLECT_DATA", "RECOLLECT_TASKS"
 # The setting for the number of web processes that share one address.
 WEB_PROCESSES = "WEB_PROCESSES"
-# How long a thread may compute before another has its turn; Python's own 5 ms are for programs that only compute. A
-# request waits for the database some twenty times, and after each time for a turn: beside eight threads that rendered
-# long answers a search took 1.0 s instead of 1.8 s.
-SWITCH_SECONDS = 0.0005

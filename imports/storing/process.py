@@ -18,14 +18,13 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
     gc.disable()
     django.setup()
-    gc.freeze()
-    gc.enable()
     from django.conf import settings
 
     from core.isolation.checks import refuse_unless_isolated
-    from core.priority import step_back
+    from core.priority import share_from_now_on, step_back
     from imports.storing import worker
 
+    share_from_now_on()
     # People wait for their answers and their messages for their vectors.
     step_back()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

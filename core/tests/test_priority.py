@@ -1,0 +1,14 @@
+import subprocess
+import sys
+
+from django.conf import settings
+
+CODE = """
+import gc; from core.priority import share_from_now_on as share; share()
+kept = [[] for _ in range(200_000)]; print(sum(each["collections"] for each in gc.get_stats()))
+"""
+
+
+def test_the_collector_seldom_stops_a_thread_that_makes_many_objects():
+    done = subprocess.run([sys.executable, "-c", CODE], cwd=settings.BASE_DIR, capture_output=True, check=True)
+    assert int(done.stdout) < 30
