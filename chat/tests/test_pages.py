@@ -391,8 +391,8 @@ def test_a_failure_that_trying_again_cannot_mend_offers_no_retry(client, alice):
 def test_an_answer_that_its_person_did_not_stop_says_why_it_ended(client, alice):
     error = {"detail": "Interrupted: the server was restarted.", "retryable": True}
     turn = ended(a_turn(alice, "Tell me", "Once upon"), "interrupted", error=error)
-    mark = page_of(client, turn.conversation).split('data-part="mark"')[1].split("</span>")[0]
-    assert error["detail"] in mark and "Stopped" not in mark
+    trouble = page_of(client, turn.conversation).split('data-part="trouble"')[1].split("</p>")[0]
+    assert error["detail"] in trouble and not trouble.startswith(" hidden")
 
 
 @pytest.mark.parametrize(("status", "mark"), [("interrupted", "Stopped"), ("streaming", "Still being written")])
