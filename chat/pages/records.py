@@ -45,7 +45,6 @@ RECORDS_PER_PAGE = 30
 TODO, NOTE = "todo", "note"
 # The kinds of the list, and the types of records that a menu offers for each.
 KINDS = [
-    ("", gettext_lazy("Everything")),
     (TODO, gettext_lazy("To-dos")),
     ("fact", gettext_lazy("Facts")),
     ("preference", gettext_lazy("Preferences")),
@@ -268,7 +267,7 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
         "more": waiting.more,
         "decided": decided.rows,
         "chat": chat,
-        "kinds": [each for each in KINDS if each[0]],
+        "kinds": KINDS,
         "today": {
             "chats": today["chats"],
             "tokens": _grouped(today["input"] + today["output"]),
@@ -385,14 +384,14 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
 
 
 def _kinds(user: User, chosen: str) -> list[tuple[str, Any]]:
-    """Everything, and the kinds that the person has something of; none if there is only one."""
+    """The kinds that the person has something of; none if there is only one."""
     types = {type.lower() for type in MemoryRecord.objects.for_user(user).values_list("type", flat=True).distinct()}
     if not types.isdisjoint(TODO_TYPES):
         types.add(TODO)
     if MemoryDocument.objects.for_user(user).filter(kind=MemoryDocument.Kind.NOTE).exists():
         types.add(NOTE)
-    shown = [(value, name) for value, name in KINDS if value in {"", chosen, *types}]
-    return shown if len(shown) > 2 else []
+    shown = [(value, name) for value, name in KINDS if value in {chosen, *types}]
+    return shown if len(shown) > 1 else []
 
 
 def _found(user: User, fitting: dict[str, Any], after: Position | None) -> list[Kept]:

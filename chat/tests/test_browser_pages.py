@@ -339,7 +339,7 @@ def test_what_is_kept_is_narrowed_while_one_types_and_offers_the_kinds_that_ther
             records.create(user=person, content=content, type=kind, now=NOW)
     page = open_page("/memory/records/", user=person)
     kinds = page.get_by_role("navigation", name="Kinds").get_by_role("link")
-    expect(kinds).to_have_text(["Everything", "To-dos", "Facts", "Files"])
+    expect(kinds).to_have_text(["To-dos", "Facts", "Files"])
     page.get_by_role("searchbox").press_sequentially("oak")
     expect(page.locator(".kept-rows li")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"q=oak"))

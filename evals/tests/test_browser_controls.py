@@ -11,7 +11,7 @@ from intake.models import Conversation
 pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 # Without the rows of lists, and without the buttons of a turn that appear when it is pointed at.
-MOST = {"/": 15, "chat": 22, "/memory/records/": 22, "/settings/agents/": 18, "/projects/house/": 14}
+MOST = {"/": 15, "chat": 22, "/memory/records/": 21, "/settings/agents/": 18, "/projects/house/": 14}
 IN_VIEW = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter((each) => {
   const { width, top, bottom, left, right } = each.getBoundingClientRect();
   const isInView = width && top < innerHeight && bottom > 0 && left < innerWidth && right > 0;
