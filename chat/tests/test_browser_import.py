@@ -14,6 +14,7 @@ from core.isolation.acting import acting_as
 from imports import services
 from imports.models import Import
 from imports.tests.exports import chatgpt
+from imports.tests.factories import an_import
 from imports.tests.over_rest import a_worker
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
@@ -123,6 +124,17 @@ def test_a_zip_is_dropped_looked_at_chosen_from_brought_in_found_and_undone(open
     with a_worker():
         expect(heading(page)).to_have_text("Undone")
     assert Conversation.objects.count() == Turn.objects.count() == 0
+
+
+def test_only_the_last_few_passages_are_searched_by_meaning_in_a_moment(open_page, person):
+    line = "Search by words is ready. Search by meaning "
+    a_turn(person, "My cat is called Tom")
+    page = open_page(f"/import/{an_import(person)}/", user=person)
+    expect(page.get_by_text(line)).to_have_text(f"{line}follows in a moment (1 passage left).")
+    for _ in range(19):
+        a_turn(person, "My cat is called Tom")
+    page.reload()
+    expect(page.get_by_text(line)).to_have_text(f"{line}follows (20 passages left).")
 
 
 def test_an_undo_asks_again_when_something_was_continued(open_page, person, export):
@@ -264,14 +276,6 @@ def test_every_step_fits_a_phone_and_both_lights(open_page, person, export):
     expect(page.get_by_text(long.name).first).to_be_visible()
     wrong["earlier imports"] = look_at(page)
     assert {step: found for step, found in wrong.items() if found} == {}
-
-
-def test_the_empty_sidebar_and_the_first_page_lead_here(open_page, person):
-    page = open_page("/", user=person)
-    page.locator(".bring-along a").click()
-    expect(heading(page)).to_have_text("Import your history")
-    expect(page.locator(".places [aria-current=page]")).to_have_text("Import")
-    expect(page.locator(".sidebar-empty a")).to_have_attribute("href", "/import/")
 
 
 def test_the_list_of_chats_shows_what_came_in_without_a_reload(open_page, person, export):

@@ -56,6 +56,14 @@ def test_a_message_is_shown_with_its_matches_marked_its_chat_its_day_and_a_link_
     assert '<time datetime="2026-03-01">1 March 2026</time>' in result
 
 
+def test_the_last_texts_without_a_vector_are_found_by_meaning_in_a_moment(client, alice):
+    a_turn(alice, "We eat risotto on Friday", "Risotto it is.")
+    notice = "1 new text is found by its words only. Search by meaning follows in a moment."
+    assert notice in page_of(client, q="risotto")
+    index.embed_pending()
+    assert notice not in page_of(client, q="risotto")
+
+
 def test_an_earlier_value_leads_to_the_message_that_says_otherwise(client, alice):
     old = a_turn(alice, "My day rate is 240 with the van", said_at=NOW - timedelta(days=9))
     new = a_turn(alice, "My day rate is 265 with the van now", said_at=NOW)
