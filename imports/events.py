@@ -33,7 +33,10 @@ async def import_events(request: HttpRequest, import_id: str) -> HttpResponseBas
     user, is_authorized = await sync_to_async(_admit)(request, import_id)
     lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=user.pk)
     first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
-    return event_stream(while_authorized(_events(user, import_id, first), is_authorized), lease)
+    events = while_authorized(
+        _events(user, import_id, first), is_authorized, keep_alive=(KEEP_ALIVE_SECONDS, KEEP_ALIVE)
+    )
+    return event_stream(events, lease)
 
 
 def _admit(request: HttpRequest, import_id: str) -> tuple[User, IsAuthorized]:
@@ -52,7 +55,7 @@ def _admit(request: HttpRequest, import_id: str) -> tuple[User, IsAuthorized]:
 
 
 async def _events(user: User, import_id: str, first: dict[str, Any]) -> AsyncIterator[bytes]:
-    number, silent, looks, shown = 1, 0.0, 0, first
+    number, looks, shown = 1, 0, first
     yield _encode(number, first)
     while not shown["is_at_rest"]:
         await asyncio.sleep(LOOK_SECONDS)
@@ -69,11 +72,8 @@ async def _events(user: User, import_id: str, first: dict[str, Any]) -> AsyncIte
             # The database is unavailable for the moment.
             continue
         if now != shown:
-            shown, silent, number = now, 0.0, number + 1
+            shown, number = now, number + 1
             yield _encode(number, shown)
-        elif (silent := silent + LOOK_SECONDS) >= KEEP_ALIVE_SECONDS:
-            silent = 0.0
-            yield KEEP_ALIVE
 
 
 def _look(user: User, import_id: str, before: dict[str, Any] | None = None) -> dict[str, Any]:

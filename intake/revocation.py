@@ -96,20 +96,36 @@ class Revoked(Exception):
 
 
 async def while_authorized(
-    pieces: AsyncIterator[bytes], is_authorized: IsAuthorized | None, *, breaks_off: bool = False
-) -> AsyncIterator[bytes]:
+    pieces: AsyncIterator[bytes],
+    is_authorized: IsAuthorized | None,
+    *,
+    breaks_off: bool = False,
+    keep_alive: tuple[float | None, bytes] = (None, b""),
+) -> AsyncGenerator[bytes, None]:
     """The pieces of a response until its caller loses access; None asks nothing.
 
-    Raises `Revoked` then, if it `breaks_off`.
+    Raises `Revoked` then, if it `breaks_off`. `keep_alive`: after so many seconds of silence, this piece: a proxy may
+    close a connection on which nothing happens.
     """
     guard = asyncio.create_task(_revocation_of(is_authorized))
+    following, (seconds, waiting) = asyncio.ensure_future(anext(pieces, None)), keep_alive
     try:
-        while (piece := await _next_before(guard, pieces)) is not None:
-            yield piece
+        while not guard.done():
+            done, _ = await asyncio.wait({following, guard}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                yield waiting
+            elif not guard.done():
+                if (piece := following.result()) is None:
+                    break
+                yield piece
+                following = asyncio.ensure_future(anext(pieces, None))
         if breaks_off and guard.done():
             raise Revoked
     finally:
         guard.cancel()
+        if not following.done():
+            following.cancel()
+            await asyncio.wait({following})
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
 
@@ -119,18 +135,6 @@ async def _revocation_of(is_authorized: IsAuthorized | None) -> None:
         await asyncio.Event().wait()
     else:
         await wait_for_revocation(is_authorized)
-
-
-async def _next_before(guard: asyncio.Task[None], pieces: AsyncIterator[bytes]) -> bytes | None:
-    """The next piece; None at the end, or when the guard is done first."""
-    following = asyncio.ensure_future(anext(pieces, None))
-    try:
-        await asyncio.wait({following, guard}, return_when=asyncio.FIRST_COMPLETED)
-        return None if guard.done() else following.result()
-    finally:
-        if not following.done():
-            following.cancel()
-            await asyncio.wait({following})
 
 
 async def wait_for_revocation(is_authorized: IsAuthorized) -> None:

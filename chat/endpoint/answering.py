@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,13 +17,12 @@ from chat.agent.loop import complete
 from chat.agent.prompt import BEFORE_TOOLS, LONGEST_ASKED, parts_of
 from chat.answers.database import as_caller, aside
 from chat.answers.hub import answer_hub, start_answer
-from chat.answers.reader import THROWN_OUT
-from chat.answers.writer import AnswerWriter, shown
+from chat.answers.writer import AnswerWriter
 from chat.endpoint.conversations import Kept, Program, keep, own_words, remember_answer
 from chat.endpoint.inner import NO_FILES, NO_PICTURES, Asked, Data, Message, request_to
 from chat.endpoint.machinery import is_chat, is_machinery
 from core import rate_limits
-from core.errors import AuthenticationRequired, InvalidInput, NotFound, Unavailable
+from core.errors import InvalidInput, NotFound, Unavailable
 from core.ids import uuid7
 from core.isolation.acting import Caller, acting_as
 from core.rate_limits import StreamLease
@@ -45,7 +44,7 @@ from intake.llm.language_models import (
 from intake.llm.tokens import cut_middle
 from intake.llm.windows import window_of
 from intake.models import Conversation, Turn
-from intake.revocation import TokenCheck, while_authorized
+from intake.revocation import TokenCheck
 from memory.search.echoes import telling_words
 
 logger = logging.getLogger(__name__)
@@ -243,30 +242,21 @@ def _passages(opened: Opened) -> tuple[str, int]:
     return "\n".join(line.written for line in lines), len(ids_of(lines))
 
 
-async def start(opened: Opened, memory: str) -> AsyncGenerator[Event, None]:
-    """The events of the answer, the last one an `AnswerEnded`. Raises `RecollectError`.
+def start(opened: Opened, memory: str) -> AsyncGenerator[Event, None]:
+    """The events of the answer, the last one an `AnswerEnded`. Raises what an answer raises.
 
     A kept turn is answered as those of the chat's page are: any page can follow it.
     """
-    model, kept, is_authorized = opened.chosen.model, opened.kept, TokenCheck(opened.program.token)
+    model, kept = opened.chosen.model, opened.kept
     making = None if model is None else partial(_made, opened, model, memory)
     if kept is None:
         assert making is not None, "recall mode is kept"  # noqa: S101 - tells the types
-        events: AsyncIterator[Any] = making()
-    elif kept.is_again and kept.turn.has_ended:
-        events = _again(kept.turn)
-    else:
-        about: Any = {"is_authorized": is_authorized, "events": making, "model": model}
-        writing = AnswerWriter(kept.turn, opened.program.caller, **about)
-        events = _followed(opened.program, kept, start_answer(writing))
-    event = None
-    try:
-        async for event in while_authorized(events, is_authorized):
-            yield event  # type: ignore[misc]
-    except Exception as error:
-        raise shown(error) from error
-    if not isinstance(event, AnswerEnded):
-        raise AuthenticationRequired(THROWN_OUT)
+        return making()
+    if kept.is_again and kept.turn.has_ended:
+        return _again(kept.turn)
+    about: Any = {"is_authorized": TokenCheck(opened.program.token), "events": making, "model": model}
+    writing = start_answer(AnswerWriter(kept.turn, opened.program.caller, **about))
+    return _followed(opened.program, kept, writing, writing.log.position)
 
 
 async def _made(opened: Opened, model: LanguageModel, memory: str) -> AsyncGenerator[Event, None]:
@@ -286,19 +276,19 @@ async def _made(opened: Opened, model: LanguageModel, memory: str) -> AsyncGener
         yield made
 
 
-async def _again(turn: Turn) -> AsyncGenerator[Event, None]:
-    yield TextWritten(turn.assistant_message)
-    yield _ended(turn)
-
-
 def _ended(turn: Turn) -> AnswerEnded:
     used = Usage.of(turn.usage)
     return AnswerEnded(used.model, used.input_tokens, used.output_tokens, used.finish_reason)
 
 
-async def _followed(program: Program, kept: Kept, writing: AnswerWriter) -> AsyncGenerator[Event, None]:
-    """The new events of the answer. A program that goes away stops it, as the stop button does."""
-    log, position, sent = writing.log, writing.log.position, list[str]()
+async def _again(turn: Turn) -> AsyncGenerator[Event, None]:
+    yield TextWritten(turn.assistant_message)
+    yield _ended(turn)
+
+
+async def _followed(program: Program, kept: Kept, writing: AnswerWriter, position: int) -> AsyncGenerator[Event, None]:
+    """The events after the position. A program that goes away stops the answer, as the stop button does."""
+    log, at, sent = writing.log, position, list[str]()
 
     async def remember() -> None:
         await writing.ended()
@@ -308,8 +298,8 @@ async def _followed(program: Program, kept: Kept, writing: AnswerWriter) -> Asyn
             await as_caller(program.caller, remember_answer, kept, texts, program, is_cut=is_cut)
 
     try:
-        while (news := log.since(position)) or not log.is_over:
-            for position, event in news:  # noqa: B007 - that of the last event counts
+        while (news := log.since(at)) or not log.is_over:
+            for at, event in news:  # noqa: B007 - that of the last event counts
                 sent += [event.text] if isinstance(event, TextWritten) else []
                 yield event
             if not news:

@@ -2,9 +2,9 @@
 
 import asyncio
 import base64
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -15,18 +15,21 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from pydantic import ValidationError
 
-from chat.agent.context import AnswerEnded, ToolCalled
 from chat.answers.database import aside
+from chat.answers.reader import THROWN_OUT
+from chat.answers.writer import shown
 from chat.endpoint.answering import Event, ModelNotFound, Opened, admit, begin, names, recall, start
 from chat.endpoint.inner import Asked, read
 from chat.endpoint.writing import AnthropicMessage, ChatCompletion, Response, Writer
-from core.errors import InvalidInput, RecollectError
+from core.errors import AuthenticationRequired, InvalidInput
+from core.event_streams import KEEP_ALIVE
 from core.gate import leave
 from core.ids import uuid7
 from core.isolation.acting import acting_as
 from core.responses import event_stream, vendor_problem
 from core.validation import by_field, parse_json
 from intake.llm.language_models import ask_servers
+from intake.revocation import IsAuthorized, TokenCheck, while_authorized
 from memory.backends.embedders import get_embedder
 
 NOT_READ = "This request cannot be read: {reason}."
@@ -37,11 +40,7 @@ def read_body(request: HttpRequest) -> Asked:
     """Raises `InvalidInput`, with what is missing or of another type."""
     # Not `request.body`, whose limit is that of forms; `config/bodies.py` has bounded it.
     body = parse_json(request.read())
-    level: list[Any] = [[body]]
-    for _ in range(100):
-        lists = (value.values() if isinstance(value, dict) else value for value in level)
-        level = [each for inner in lists for each in inner if isinstance(each, dict | list)]
-    if level:
+    if _is_deeper(body, 100):
         raise InvalidInput(NOT_READ.format(reason="it is nested too deeply"))
     try:
         return Asked.model_validate(read(body))
@@ -52,17 +51,20 @@ def read_body(request: HttpRequest) -> Asked:
     raise InvalidInput(NOT_READ.format(reason=reason))
 
 
+def _is_deeper(value: Any, depth: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not depth or any(_is_deeper(each, depth - 1) for each in inner if isinstance(each, dict | list))
+
+
 async def _answer(request: HttpRequest, *, writer: type[Writer]) -> HttpResponseBase:
     # In a task of its own: a client who disconnects at this moment must not leave a turn without an answer.
     opened, sources, events = await asyncio.shield(asyncio.create_task(_open(request)))
     await sync_to_async(connections.close_all)()
     leave.get()()
-    # A failure until now is a status.
-    upcoming = _upcoming(events)
-    first = await anext(upcoming)
     id_ = str(opened.kept.turn.pk) if opened.kept else uuid7().hex
-    writing = writer(opened.asked, id=id_, created=int(time.time()))
-    response = event_stream(_pieces(first, upcoming, writing), opened.lease)
+    pieces = _pieces(writer(opened.asked, id=id_, created=int(time.time())), events, TokenCheck(opened.program.token))
+    # A failure until now is a status.
+    response = event_stream(_joined(await anext(pieces), pieces), opened.lease)
     if not opened.asked.is_streamed:
         response["Content-Type"] = "application/json"
     response["X-Recollect-Sources"] = str(sources)
@@ -89,52 +91,29 @@ async def _open(request: HttpRequest) -> tuple[Opened, int, AsyncGenerator[Event
     return opened, sources, start(opened, memory)
 
 
-async def _upcoming(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event | None, None]:
-    """The events, and None whenever nothing has happened for a while."""
-    following = asyncio.ensure_future(anext(events))
-    try:
-        while True:
-            done, _ = await asyncio.wait({following}, timeout=8)
-            if not done:
-                yield None
-                continue
-            try:
-                yield following.result()
-            except StopAsyncIteration:
-                return
-            following = asyncio.ensure_future(anext(events))
-    finally:
-        following.cancel()
-        await asyncio.wait({following})
-        await events.aclose()
-
-
 async def _pieces(
-    event: Event | None, upcoming: AsyncGenerator[Event | None, None], writing: Writer
-) -> AsyncIterator[bytes]:
-    """From the first event on, a stream, or one JSON object; white space before it keeps the connection open."""
-    own, is_streamed = {tool.name for tool in writing.asked.tools}, writing.asked.is_streamed
-    if is_streamed:
-        yield b"".join(map(writing.encode, writing.begin()))
+    writing: Writer, events: AsyncGenerator[Event, None], is_authorized: IsAuthorized
+) -> AsyncGenerator[bytes, None]:
+    """Of the response. Raises what fails before the first one; white space before a JSON object changes nothing."""
+    keep_alive, has_begun = (8, KEEP_ALIVE if writing.asked.is_streamed else b"\n"), False
     try:
-        while not isinstance(event, AnswerEnded):
-            piece = b""
-            if event is None:
-                piece = writing.keep_alive if is_streamed else b"\n"
-            # Of its own tools; those of recall mode run here.
-            elif not isinstance(event, ToolCalled) or event.name in own:
-                made = b"".join(map(writing.encode, writing.write(event)))
-                piece = made if is_streamed else b""
-            if piece:
+        async with aclosing(while_authorized(writing.pieces(events), is_authorized, keep_alive=keep_alive)) as pieces:
+            async for piece in pieces:
+                has_begun = True
                 yield piece
-            event = await anext(upcoming)
-        end = b"".join(map(writing.encode, writing.end(event)))
-        yield end + writing.ending if is_streamed else json.dumps(writing.whole(event)).encode()
-    except RecollectError as error:
-        problem, _status = vendor_problem(error)
-        yield writing.encode(writing.fail(problem)) if is_streamed else json.dumps(problem).encode()
-    finally:
-        await upcoming.aclose()
+        if not writing.has_ended:
+            raise AuthenticationRequired(THROWN_OUT)
+    except Exception as error:
+        if not has_begun:
+            raise shown(error) from error
+        yield writing.failed(vendor_problem(shown(error))[0])
+
+
+async def _joined(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    async with aclosing(pieces):
+        yield first
+        async for piece in pieces:
+            yield piece
 
 
 async def list_models(request: HttpRequest, name: str = "") -> HttpResponse:

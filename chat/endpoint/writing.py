@@ -1,9 +1,10 @@
 """Writes an answer in each protocol: as the events of a stream, or whole."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from chat.agent.context import AgentEvent, AnswerEnded, ReasoningWritten, TextWritten, ToolCalled
 from chat.endpoint.inner import Asked, Data
@@ -23,13 +24,13 @@ class Block:
 
 
 class Writer:
-    """Writes one answer by `begin`, `write`, and `end` or `fail`, which return the events of a stream; then `whole` is
-    the answer as one object. Each protocol says what it writes of a block that opens, grows and closes.
+    """Writes one answer. Each protocol says which events of a stream begin it, what it writes of a block that opens,
+    grows and closes, which events end it, and how it is written whole.
 
-    `id` is that of the answer, without the protocol's prefix; `created` its time, in seconds.
+    `id` is that of the answer, without the protocol's prefix; `created` its time, in seconds. `has_ended` is false of
+    one that broke off.
     """
 
-    keep_alive: ClassVar[bytes] = b": waiting\n\n"
     # After the last event.
     ending: ClassVar[bytes] = b""
     names_events: ClassVar[bool] = True
@@ -37,18 +38,34 @@ class Writer:
     def __init__(self, asked: Asked, *, id: str, created: int) -> None:
         self.asked, self.id, self.created = asked, id, created
         self.blocks: list[Block] = []
+        self.ended = AnswerEnded(None, None, None, None)
+        self.has_ended = False
+        # Sent with the first events that are shown.
+        self._begun = [*self.begin()]
 
-    @property
-    def calls(self) -> list[Block]:
-        return [block for block in self.blocks if block.call is not None]
+    async def pieces(self, events: AsyncGenerator[AgentEvent | AnswerEnded, None]) -> AsyncIterator[bytes]:
+        """Of the stream, or one JSON object. None comes before the first event that is shown."""
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, AnswerEnded):
+                    self.ended, self.has_ended = event, True
+                found = [*(self._end() if isinstance(event, AnswerEnded) else self._write(event))]
+                if found and self.asked.is_streamed:
+                    yield self._encoded(found)
+        yield self.ending if self.asked.is_streamed else json.dumps(self.whole()).encode()
 
-    def begin(self) -> Iterable[Data]:
-        raise NotImplementedError
+    def failed(self, problem: Data) -> bytes:
+        return self._encoded([self.fail(problem)]) if self.asked.is_streamed else json.dumps(problem).encode()
 
-    def write(self, event: AgentEvent) -> Iterator[Data]:
+    def _encoded(self, events: list[Data]) -> bytes:
+        events, self._begun = [*self._begun, *events], []
+        return b"".join(map(self.encode, events))
+
+    def _write(self, event: AgentEvent) -> Iterator[Data]:
         """A block ends where one of another kind begins."""
         call = event if isinstance(event, ToolCalled) else None
-        if call is not None:
+        # Of its own tools; those of recall mode run here.
+        if call is not None and call.name in {tool.name for tool in self.asked.tools}:
             kind, piece = "call", json.dumps(call.input, ensure_ascii=False)
         elif isinstance(event, TextWritten):
             kind, piece = "text", event.text
@@ -64,16 +81,23 @@ class Writer:
         self.blocks[-1].pieces.append(piece)
         yield from self.grow(self.blocks[-1], piece)
 
-    def end(self, ended: AnswerEnded) -> Iterator[Data]:
+    def _end(self) -> Iterator[Data]:
         if not self.blocks:
             # Clients expect a block.
-            yield from self.write(TextWritten(""))
+            yield from self._write(TextWritten(""))
         yield from self.close(self.blocks[-1])
-        yield from self.finish(ended)
+        yield from self.finish()
+
+    @property
+    def calls(self) -> list[Block]:
+        return [block for block in self.blocks if block.call is not None]
 
     @property
     def shows_thoughts(self) -> bool:
         return True
+
+    def begin(self) -> Iterable[Data]:
+        raise NotImplementedError
 
     def open(self, _block: Block) -> Iterable[Data]:
         return ()
@@ -84,14 +108,18 @@ class Writer:
     def close(self, _block: Block) -> Iterable[Data]:
         return ()
 
-    def finish(self, ended: AnswerEnded) -> Iterable[Data]:
+    def finish(self) -> Iterable[Data]:
         raise NotImplementedError
 
     def fail(self, problem: Data) -> Data:
         return problem
 
-    def whole(self, ended: AnswerEnded) -> Data:
+    def whole(self) -> Data:
         raise NotImplementedError
+
+    def usage(self, asked: str = "input_tokens", written: str = "output_tokens") -> dict[str, int]:
+        usage = {asked: self.ended.input_tokens or 0, written: self.ended.output_tokens or 0}
+        return {**usage, "total_tokens": sum(usage.values())}
 
     def encode(self, data: Data) -> bytes:
         """A server-sent event; JSON has no raw line breaks. A lone surrogate becomes a question mark."""
@@ -100,40 +128,35 @@ class Writer:
         return f"{name}data: {body}\n\n".encode(errors="replace")
 
 
-def _usage(ended: AnswerEnded, asked: str = "input_tokens", written: str = "output_tokens") -> dict[str, int]:
-    usage = {asked: ended.input_tokens or 0, written: ended.output_tokens or 0}
-    return {**usage, "total_tokens": sum(usage.values())}
-
-
 class ChatCompletion(Writer):
     """OpenAI's Chat Completions. A call is written in one piece, and that of `functions` in their own form."""
 
     ending, names_events = b"data: [DONE]\n\n", False
 
     def begin(self) -> Iterable[Data]:
-        return [self._chunk({"role": "assistant", "content": ""})]
+        return [self._object("chat.completion.chunk", delta={"role": "assistant", "content": ""})]
 
     def grow(self, block: Block, piece: str) -> Iterable[Data]:
+        delta: Data = {"content" if block.kind == "text" else "reasoning_content": piece}
         if block.call is not None:
-            return [self._chunk(self._calls([block], index=len(self.calls) - 1))]
-        return [self._chunk({"content" if block.kind == "text" else "reasoning_content": piece})]
+            delta = self._calls([block], index=len(self.calls) - 1)
+        return [self._object("chat.completion.chunk", delta=delta)]
 
-    def finish(self, ended: AnswerEnded) -> Iterator[Data]:
-        yield self._chunk({}, reason=self._reason(ended))
+    def finish(self) -> Iterator[Data]:
+        yield self._object("chat.completion.chunk", delta={}, finish_reason=self._reason())
         if self.asked.has_usage:
-            usage = _usage(ended, "prompt_tokens", "completion_tokens")
-            yield {**self._head("chat.completion.chunk"), "choices": [], "usage": usage}
+            usage = self.usage("prompt_tokens", "completion_tokens")
+            yield {**self._object("chat.completion.chunk"), "choices": [], "usage": usage}
 
-    def whole(self, ended: AnswerEnded) -> Data:
+    def whole(self) -> Data:
         texts = {kind: "".join(b.text for b in self.blocks if b.kind == kind) for kind in ("text", "thoughts")}
         message: Data = {"role": "assistant", "content": texts["text"] or None, "refusal": None}
         if texts["thoughts"]:
             message["reasoning_content"] = texts["thoughts"]
         if self.calls:
             message |= self._calls(self.calls)
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason(ended)}
-        usage = _usage(ended, "prompt_tokens", "completion_tokens")
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage}
+        whole = self._object("chat.completion", message=message, finish_reason=self._reason())
+        return {**whole, "usage": self.usage("prompt_tokens", "completion_tokens")}
 
     def _calls(self, blocks: list[Block], **at: int) -> Data:
         found: list[Data] = [
@@ -143,31 +166,27 @@ class ChatCompletion(Writer):
         ]
         return {"function_call": found[0]["function"]} if self.asked.is_legacy else {"tool_calls": found}
 
-    def _reason(self, ended: AnswerEnded) -> str:
+    def _reason(self) -> str:
         if self.calls:
             return "function_call" if self.asked.is_legacy else "tool_calls"
-        return ended.finish_reason if ended.finish_reason in ("length", "content_filter") else "stop"
+        reason = self.ended.finish_reason
+        return reason if reason in ("length", "content_filter") else "stop"
 
-    def _chunk(self, delta: Data, *, reason: str | None = None) -> Data:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return {**self._head("chat.completion.chunk"), "choices": [choice]}
-
-    def _head(self, kind: str) -> Data:
-        return {"id": f"chatcmpl-{self.id}", "object": kind, "created": self.created, "model": self.asked.model}
+    def _object(self, kind: str, **choice: Any) -> Data:
+        choices = [{"index": 0, "logprobs": None, "finish_reason": None, **choice}]
+        about = {"id": f"chatcmpl-{self.id}", "object": kind, "created": self.created, "model": self.asked.model}
+        return {**about, "choices": choices}
 
 
 class AnthropicMessage(Writer):
     """Anthropic's Messages."""
-
-    keep_alive = b'event: ping\ndata: {"type":"ping"}\n\n'
 
     @property
     def shows_thoughts(self) -> bool:
         return bool(self.asked.settings.thinking)
 
     def begin(self) -> Iterable[Data]:
-        message = self.whole(AnswerEnded(None, None, None, None))
-        return [{"type": "message_start", "message": {**message, "stop_reason": None}}]
+        return [{"type": "message_start", "message": {**self.whole(), "stop_reason": None}}]
 
     def open(self, block: Block) -> Iterable[Data]:
         return [{**self._at("start"), "content_block": _content(block)}]
@@ -180,21 +199,25 @@ class AnthropicMessage(Writer):
     def close(self, _block: Block) -> Iterable[Data]:
         return [self._at("stop")]
 
-    def finish(self, ended: AnswerEnded) -> Iterable[Data]:
-        delta = {"stop_reason": self._reason(ended), "stop_sequence": None}
-        return [{"type": "message_delta", "delta": delta, "usage": _usage(ended)}, {"type": "message_stop"}]
+    def finish(self) -> Iterable[Data]:
+        delta = {name: self.whole()[name] for name in ("stop_reason", "stop_sequence")}
+        return [{"type": "message_delta", "delta": delta, "usage": self.usage()}, {"type": "message_stop"}]
 
-    def whole(self, ended: AnswerEnded) -> Data:
-        about = {"id": f"msg_{self.id}", "type": "message", "role": "assistant", "model": self.asked.model}
-        content, reason = [_content(block) for block in self.blocks], self._reason(ended)
-        return {**about, "content": content, "stop_reason": reason, "stop_sequence": None, "usage": _usage(ended)}
+    def whole(self) -> Data:
+        reasons = {"length": "max_tokens", "content_filter": "refusal"}
+        return {
+            "id": f"msg_{self.id}",
+            "type": "message",
+            "role": "assistant",
+            "model": self.asked.model,
+            "content": [_content(block) for block in self.blocks],
+            "stop_reason": "tool_use" if self.calls else reasons.get(self.ended.finish_reason or "", "end_turn"),
+            "stop_sequence": None,
+            "usage": self.usage(),
+        }
 
     def _at(self, kind: str) -> Data:
         return {"type": f"content_block_{kind}", "index": len(self.blocks) - 1}
-
-    def _reason(self, ended: AnswerEnded) -> str:
-        reasons = {"length": "max_tokens", "content_filter": "refusal"}
-        return "tool_use" if self.calls else reasons.get(ended.finish_reason or "", "end_turn")
 
 
 def _content(block: Block) -> Data:
@@ -217,10 +240,10 @@ class Response(Writer):
         return [{"type": kind, "response": self._response("in_progress")} for kind in kinds]
 
     def open(self, block: Block) -> Iterator[Data]:
-        at, begun = self._at(block), {**self._item(block), "status": "in_progress"}
+        at, item = self._at(block), {**self._item(block), "status": "in_progress"}
         if block.call is None:
-            begun["content"] = []
-        yield {"type": "response.output_item.added", "output_index": at["output_index"], "item": begun}
+            item["content"] = []
+        yield {"type": "response.output_item.added", "output_index": at["output_index"], "item": item}
         if block.call is None:
             yield {"type": "response.content_part.added", **at, "part": _text("")}
 
@@ -239,22 +262,22 @@ class Response(Writer):
             yield {"type": "response.content_part.done", **at, "part": _text(text)}
         yield {"type": "response.output_item.done", "output_index": at["output_index"], "item": item}
 
-    def finish(self, ended: AnswerEnded) -> Iterable[Data]:
-        whole = self.whole(ended)
+    def finish(self) -> Iterable[Data]:
+        whole = self.whole()
         return [{"type": f"response.{whole['status']}", "response": whole}]
 
     def fail(self, problem: Data) -> Data:
         error = {name: problem["error"][name] for name in ("code", "message")}
         return {"type": "response.failed", "response": {**self._response("failed"), "error": error}}
 
-    def whole(self, ended: AnswerEnded) -> Data:
-        is_cut = ended.finish_reason == "length"
+    def whole(self) -> Data:
+        is_cut = self.ended.finish_reason == "length"
         details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         return {
             **self._response("incomplete" if is_cut else "completed"),
             "output": [self._item(block) for block in self.blocks],
             "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
-            "usage": {**_usage(ended), **details},
+            "usage": {**self.usage(), **details},
         }
 
     def encode(self, data: Data) -> bytes:

@@ -243,7 +243,8 @@ async def changed_chats(request: HttpRequest) -> HttpResponseBase:
     admitted, user_id, lease = await sync_to_async(_admit_to_changes)(request)
     # A visitor's session ends too: with the registration, or a log-in to another account.
     is_authorized = admitted.is_authorized or SessionCheck(request.session.session_key, user_id)
-    return event_stream(while_authorized(_events(user_id), is_authorized), lease)
+    keep_alive = KEEP_ALIVE_SECONDS, event_streams.KEEP_ALIVE
+    return event_stream(while_authorized(_events(user_id), is_authorized, keep_alive=keep_alive), lease)
 
 
 def _admit_to_changes(request: HttpRequest) -> tuple[Admitted, int, StreamLease]:
@@ -263,13 +264,5 @@ async def _events(user_id: int) -> AsyncIterator[bytes]:
     """`changed` events with `{conversationId}`, after an `open` one."""
     with changes_of(user_id) as queue:
         yield event_streams.encode("open", {})
-        while True:
-            try:
-                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
-                    changed = await queue.get()
-            except TimeoutError:
-                yield event_streams.KEEP_ALIVE
-                continue
-            if changed is None:
-                return
+        while (changed := await queue.get()) is not None:
             yield event_streams.encode("changed", {"conversationId": changed})
