@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from django.http import HttpRequest
 from django.utils import timezone
+from pydantic_ai.messages import ToolCallPart
 
 from agent_tools.models import Keeps
 from agent_tools.tools.context import ids_of, prompt_context
@@ -19,7 +20,7 @@ from chat.answers.database import as_caller, aside
 from chat.answers.hub import answer_hub, start_answer
 from chat.answers.writer import AnswerWriter
 from chat.endpoint.conversations import Kept, Program, keep, own_words, remember_answer
-from chat.endpoint.inner import NO_FILES, NO_PICTURES, Asked, Data, Message, request_to
+from chat.endpoint.inner import Asked, Data, Message, request_to, why_unread
 from chat.endpoint.machinery import is_chat, is_machinery
 from core import rate_limits
 from core.errors import InvalidInput, NotFound, Unavailable
@@ -87,17 +88,11 @@ class AnswerFailed(Unavailable):
         self.retryable = data.get("retryable", False)
 
 
-class Chosen(NamedTuple):
-    """`model` is None in recall mode. `name`: as it is stored with the chat, empty for the default."""
+def choose(name: str, caller: Caller, *, is_anthropics: bool) -> tuple[LanguageModel | None, str, str]:
+    """The model of a name of this endpoint, None in recall mode; its own name, empty for the default; and the suffix.
 
-    model: LanguageModel | None
-    name: str
-    recalls: bool
-    keeps: bool
-
-
-def choose(name: str, caller: Caller, *, is_anthropics: bool) -> Chosen:
-    """The model of a name of this endpoint. Raises `ModelNotFound` with the names that there are."""
+    Raises `ModelNotFound` with the names that there are.
+    """
     own, _, suffix = {PLAIN: f"{DEFAULT}:plain", PRIVATE: f"{DEFAULT}:private"}.get(name, name).rpartition(":")
     if suffix not in ("plain", "private"):
         own, suffix = name, ""
@@ -111,7 +106,7 @@ def choose(name: str, caller: Caller, *, is_anthropics: bool) -> Chosen:
             raise Unavailable("No language model's server can be reached. Try again.")
     elif model is None:
         raise ModelNotFound(name, names(caller))
-    return Chosen(model, "" if own == DEFAULT else own, recalls=not suffix, keeps=suffix != "private")
+    return model, "" if own == DEFAULT else own, suffix
 
 
 def names(caller: Caller) -> list[str]:
@@ -119,12 +114,13 @@ def names(caller: Caller) -> list[str]:
 
 
 class Opened(NamedTuple):
-    """A request that was let in, with its turn if it is kept."""
+    """A request that was let in, with its turn if it is kept. `model` is None in recall mode."""
 
     asked: Asked
     program: Program
     lease: StreamLease
-    chosen: Chosen
+    model: LanguageModel | None
+    recalls: bool
     kept: Kept | None
 
 
@@ -137,32 +133,28 @@ def admit(request: HttpRequest, *, limit: str = "chat") -> Program:
 def begin(request: HttpRequest, asked: Asked, program: Program) -> Opened:
     """All checks that may refuse the request; then what the person says is saved."""
     ask_servers()
-    caller, keeps = program.caller, program.token.keeps
+    caller, token = program.caller, program.token
     lease = rate_limits.begin_stream(request, user_id=caller.user_id)
     with acting_as(caller):
-        chosen = choose(asked.model, caller, is_anthropics=request.path.endswith("/messages"))
+        model, name, suffix = choose(asked.model, caller, is_anthropics=request.path.endswith("/messages"))
         asked, follows = _with_named_answers(asked, program)
+    recalls, keeps = not suffix, suffix != "private" and token.keeps != Keeps.NOTHING
     if is_machinery(asked, program.headers):
-        chosen = chosen._replace(recalls=False, keeps=False)
-    elif keeps != Keeps.EVERYTHING:
-        is_kept = keeps == Keeps.CHATS and is_chat(asked, program.headers)
-        chosen = chosen._replace(keeps=chosen.keeps and is_kept)
-    if (model := chosen.model) is None and not (chosen.keeps and chosen.recalls):
+        recalls = keeps = False
+    elif token.keeps == Keeps.CHATS:
+        keeps = keeps and is_chat(asked, program.headers)
+    if model is None and not (keeps and recalls):
         address = request.build_absolute_uri("/staff/models/")
         raise NoModel(f"No language model is configured here. An administrator adds one at {address}.")
-    for file in (file for each in asked.messages if each.role == "user" for file in each.files):
-        if model is None:
-            break
-        if file.is_image and not model.sees_pictures:
-            raise InvalidInput(NO_PICTURES.format(name=model.name))
-        if not file.is_image and not file.media_type.startswith("text/") and model.base_url:
-            raise InvalidInput(NO_FILES.format(name=model.name))
+    files = [file for each in asked.messages if each.role == "user" for file in each.files]
+    # Of a tool's result the model is told so: an agent could not go on.
+    if model is not None and (why := next(filter(None, (why_unread(model, file) for file in files)), "")):
+        raise InvalidInput(why)
     kept = None
-    if chosen.keeps:
-        about: Any = {"model": chosen.name, "uses_memory": chosen.recalls, "now": timezone.now()}
-        kept = keep(asked, program, follows=follows, **about)
+    if keeps:
+        kept = keep(asked, program, follows=follows, model=name, uses_memory=recalls, now=timezone.now())
         changes.tell(caller, kept.turn.conversation_id)
-    return Opened(asked, program, lease, chosen, kept)
+    return Opened(asked, program, lease, model, recalls, kept)
 
 
 def _with_named_answers(asked: Asked, program: Program) -> tuple[Asked, Turn | None]:
@@ -187,8 +179,10 @@ def _with_named_answers(asked: Asked, program: Program) -> tuple[Asked, Turn | N
         messages.insert(0, message.model_copy(update={"text": text}))
     follows = turns[numbers[asked.follows]] if asked.follows else None
     for turn in () if follows is None else (follows, *going_up(follows)):
+        # The program's own calls whose results it sends now.
+        calls = [ToolCallPart(c["name"], c["input"], c["id"]) for c in turn.tool_calls if "summary" not in c]
         said = Message(role="user", text=turn.user_message)
-        messages[:0] = [said, Message(role="assistant", text=turn.assistant_message)]
+        messages[:0] = [said, Message(role="assistant", text=turn.assistant_message, calls=tuple(calls))]
     return asked.model_copy(update={"messages": messages}), follows
 
 
@@ -196,8 +190,8 @@ async def recall(opened: Opened) -> tuple[str, int]:
     """What the chat would give its own model: what the person wants of answers, their notes, and what may be about the
     question, found in time or left out. Also how many notes and texts these are.
     """
-    model, program = opened.chosen.model, opened.program
-    if not opened.chosen.recalls or model is None:
+    model, program = opened.model, opened.program
+    if not opened.recalls or model is None:
         return "", 0
 
     def about() -> ChatDeps:
@@ -247,7 +241,7 @@ def start(opened: Opened, memory: str) -> AsyncGenerator[Event, None]:
 
     A kept turn is answered as those of the chat's page are: any page can follow it.
     """
-    model, kept = opened.chosen.model, opened.kept
+    model, kept = opened.model, opened.kept
     making = None if model is None else partial(_made, opened, model, memory)
     if kept is None:
         assert making is not None, "recall mode is kept"  # noqa: S101 - tells the types

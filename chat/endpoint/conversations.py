@@ -168,7 +168,7 @@ def keep(asked: Asked, program: Program, *, follows: Turn | None, model: str, us
             else:
                 place = _place_of(pairs, external_id, program, now=now)
             digest = _digest_asked(words, place, external_id, program)
-            if again := _asked_before(asked, digest, program, now=now):
+            if again := _asked_before(asked, digest, program, follows=follows, now=now):
                 return Kept(again, words, is_again=True)
             project = None if place.chat else program.token.project or None
             where: Any = {"conversation_id": place.chat, "parent": place.parent, "project": project}
@@ -272,7 +272,7 @@ def digests_of(pair: Pair, program: Program, *, is_cut: bool = True) -> Iterator
             yield program.digest("beginning", answer[:BEGINNING])
 
 
-def _asked_before(asked: Asked, digest: str, program: Program, *, now: datetime) -> Turn | None:
+def _asked_before(asked: Asked, digest: str, program: Program, *, follows: Turn | None, now: datetime) -> Turn | None:
     """The turn of the same request, where an SDK says that it tries again, or the result of a tool has come.
 
     It is reopened; one that is complete is only shown, unless it goes on with the tool's result.
@@ -280,7 +280,7 @@ def _asked_before(asked: Asked, digest: str, program: Program, *, now: datetime)
     goes_on = asked.messages[-1].role == "tool"
     if not goes_on and program.headers.get("X-Stainless-Retry-Count", "0") in ("", "0"):
         return None
-    turn = _asked_lately(digest, program, now=now).first()
+    turn = follows if goes_on and follows else _asked_lately(digest, program, now=now).first()
     if turn is None or (turn.has_ended and turn.status == Turn.Status.COMPLETE and not goes_on):
         return turn
     services.lock_conversation(program.caller, turn.conversation_id)

@@ -37,6 +37,7 @@ Data = dict[str, Any]
 NO_ADDRESS = "Send pictures and files themselves, as base64: this server opens no addresses."
 NO_PICTURES = "The model {name} does not see pictures. Choose another one, or leave them out."
 NO_FILES = "The model {name} reads only text and pictures. Send the text of the file, or attach it in the chat's page."
+NO_PART = "This server reads no parts of the type {kind!r}: send text, pictures and files."
 EFFORTS: dict[Any, bool | str] = {
     "none": False,
     **{effort: effort for effort in ("minimal", "low", "medium", "high", "xhigh")},
@@ -119,6 +120,8 @@ def read(body: Data) -> Data:
     if body.get("n") not in (None, 1):
         raise InvalidInput("This server writes one answer to a request: leave out `n`.")
     items = body["input"] if "input" in body else body["messages"]
+    if not items:
+        raise InvalidInput("There is no message.")
     items = [{"role": "user", "content": items}] if isinstance(items, str) else items
     output, stop = body.get("output_config") or {}, body.get("stop", body.get("stop_sequences"))
     tools, choice = body.get("tools"), body.get("tool_choice", body.get("function_call"))
@@ -190,14 +193,13 @@ def _messages(sent: Data) -> Iterator[Data]:
         case "function_call":
             yield {"role": "assistant", "calls": [_call(sent["call_id"], sent["name"], sent["arguments"])]}
         case "function_call_output":
-            yield {"role": "tool", "text": contents(sent["output"])["text"], "call_id": sent["call_id"]}
+            yield {"role": "tool", **contents(sent["output"]), "call_id": sent["call_id"]}
         case "message":
-            content, results, calls = sent.get("content"), list[Data](), list[Data]()
+            content, role, results, calls = sent.get("content"), sent["role"], list[Data](), list[Data]()
             for part in content if isinstance(content, list) else ():
                 kind = None if isinstance(part, str) else part["type"]
                 if kind == "tool_result":
-                    text = contents(part.get("content"))["text"]
-                    results.append({"role": "tool", "text": text, "call_id": part["tool_use_id"]})
+                    results.append({"role": "tool", **contents(part.get("content")), "call_id": part["tool_use_id"]})
                 elif kind == "tool_use":
                     calls.append(_call(part["id"], part["name"], part["input"]))
             for call in sent.get("tool_calls") or ():
@@ -205,18 +207,21 @@ def _messages(sent: Data) -> Iterator[Data]:
             if function := sent.get("function_call"):
                 calls.append(_call(function["name"], function["name"], function["arguments"]))
             yield from results
-            message = contents(content)
+            message = contents(content, is_users=role == "user")
             if message["text"] or message["files"] or not results:
-                role, id_ = ROLES.get(sent["role"], sent["role"]), sent.get("tool_call_id") or sent.get("name") or ""
-                yield {**message, "role": role, "calls": calls, "call_id": id_}
+                id_ = sent.get("tool_call_id") or sent.get("name") or ""
+                yield {**message, "role": ROLES.get(role, role), "calls": calls, "call_id": id_}
 
 
 def _call(id_: str, name: str, arguments: Any) -> Data:
     return {"tool_name": name, "args": arguments or "{}", "tool_call_id": id_}
 
 
-def contents(value: Any) -> Data:
-    """The `text` and the `files` of a message's content: a text, or a list of parts in any of the protocols' forms."""
+def contents(value: Any, *, is_users: bool = False) -> Data:
+    """The `text` and the `files` of a message's content: a text, or a list of parts in any of the protocols' forms.
+
+    Raises `InvalidInput` if it `is_users` and a part is of another type; of others, these are the vendor's.
+    """
     texts, files = list[str](), list[BinaryContent]()
     for part in [value] if isinstance(value, str | dict) else value or []:
         if isinstance(part, str):
@@ -239,6 +244,8 @@ def contents(value: Any) -> Data:
                     texts.append(contents(source["content"])["text"])
                 else:
                     files.append(_file(source.get("data"), source.get("media_type"), name=part.get("title")))
+            case kind if is_users and kind not in ("tool_result", "tool_use"):
+                raise InvalidInput(NO_PART.format(kind=str(kind)[:100]))
     return {"text": "\n".join(texts), "files": files}
 
 
@@ -256,6 +263,13 @@ def _file(data: str | None, media_type: str | None = None, *, name: str | None =
     return BinaryContent(content, media_type=str(media_type).lower(), identifier=str(name or "file"))
 
 
+def why_unread(model: LanguageModel, file: BinaryContent) -> str:
+    """Empty if the model reads the file; of text, it is sent as text."""
+    if file.is_image:
+        return "" if model.sees_pictures else NO_PICTURES.format(name=model.name)
+    return NO_FILES.format(name=model.name) if model.base_url and not file.media_type.startswith("text/") else ""
+
+
 def request_to(model: LanguageModel, asked: Asked, *, memory: str) -> Data:
     """The arguments of `loop.complete`. The memory comes after all that the program itself instructs."""
     sent = asked.settings.model_dump(exclude_none=True)
@@ -268,11 +282,11 @@ def request_to(model: LanguageModel, asked: Asked, *, memory: str) -> Data:
     elif asked.format is not None and (schema := asked.format.get("json_schema")):
         parameters.output_object = OutputObjectDefinition(json_schema=schema["schema"], name=schema.get("name"))
         parameters.output_mode = "native"
-    messages = _as_model_messages(asked.messages, memory)
+    messages = _as_model_messages(asked.messages, memory, model)
     return {"messages": messages, "model": model, "settings": settings, "parameters": parameters}
 
 
-def _as_model_messages(messages: Sequence[Message], memory: str) -> list[ModelMessage]:
+def _as_model_messages(messages: Sequence[Message], memory: str, model: LanguageModel) -> list[ModelMessage]:
     """The instructions come first, as one: many models' templates take no others."""
     instructions = [each.text for each in messages if each.role == "system"] + [memory]
     instructions = [text for text in instructions if text.strip()]
@@ -280,21 +294,24 @@ def _as_model_messages(messages: Sequence[Message], memory: str) -> list[ModelMe
     found: list[ModelMessage] = []
     names = {call.tool_call_id: call.tool_name for each in messages for call in each.calls}
     for message in messages:
+        # The text of a file is part of the text: not every model's server takes it as a file.
+        texts, files = [message.text], list[BinaryContent]()
+        for file in message.files:
+            if file.media_type.startswith("text/"):
+                texts.append(f"{file.identifier}:\n{file.data.decode(errors='replace')}")
+            elif why := why_unread(model, file):
+                texts.append(why)
+            else:
+                files.append(file)
+        text = "\n\n".join(text for text in texts if text)
+        content: Any = [text, *files] if files else text
         if message.role == "user":
-            # The text of a file is part of the text: not every model's server takes it as a file.
-            texts, others = [message.text], list[BinaryContent]()
-            for file in message.files:
-                if file.media_type.startswith("text/"):
-                    texts.append(f"{file.identifier}:\n{file.data.decode(errors='replace')}")
-                else:
-                    others.append(file)
-            text = "\n\n".join(text for text in texts if text)
-            parts.append(UserPromptPart([text, *others] if others else text))
+            parts.append(UserPromptPart(content))
         elif message.role == "tool":
-            parts.append(ToolReturnPart(names.get(message.call_id, "tool"), message.text, message.call_id))
-        elif message.role == "assistant" and (message.text or message.calls):
+            parts.append(ToolReturnPart(names.get(message.call_id, "tool"), content, message.call_id))
+        elif message.role == "assistant" and (text or message.calls):
             if parts:
                 found.append(ModelRequest(parts))
             parts = []
-            found.append(ModelResponse([*([TextPart(message.text)] if message.text else []), *message.calls]))
+            found.append(ModelResponse([*([TextPart(text)] if text else []), *message.calls]))
     return [*found, ModelRequest(parts)] if parts else found

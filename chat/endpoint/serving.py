@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from functools import partial
@@ -27,6 +26,7 @@ from core.gate import leave
 from core.ids import uuid7
 from core.isolation.acting import acting_as
 from core.responses import event_stream, vendor_problem
+from core.text import pg_value
 from core.validation import by_field, parse_json
 from intake.llm.language_models import ask_servers
 from intake.revocation import IsAuthorized, TokenCheck, while_authorized
@@ -43,7 +43,7 @@ def read_body(request: HttpRequest) -> Asked:
     if _is_deeper(body, 100):
         raise InvalidInput(NOT_READ.format(reason="it is nested too deeply"))
     try:
-        return Asked.model_validate(read(body))
+        return Asked.model_validate(read(pg_value(body)))
     except ValidationError as error:
         reason = "; ".join(f"{field}: {said[0]}" for field, said in by_field(error).items())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -62,7 +62,7 @@ async def _answer(request: HttpRequest, *, writer: type[Writer]) -> HttpResponse
     await sync_to_async(connections.close_all)()
     leave.get()()
     id_ = str(opened.kept.turn.pk) if opened.kept else uuid7().hex
-    pieces = _pieces(writer(opened.asked, id=id_, created=int(time.time())), events, TokenCheck(opened.program.token))
+    pieces = _pieces(writer(opened.asked, id=id_), events, TokenCheck(opened.program.token))
     # A failure until now is a status.
     response = event_stream(_joined(await anext(pieces), pieces), opened.lease)
     if not opened.asked.is_streamed:

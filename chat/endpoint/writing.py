@@ -1,13 +1,17 @@
 """Writes an answer in each protocol: as the events of a stream, or whole."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 from chat.agent.context import AgentEvent, AnswerEnded, ReasoningWritten, TextWritten, ToolCalled
 from chat.endpoint.inner import Asked, Data
+
+Moment = Literal["begin", "open", "grow", "close", "end"]
 
 
 @dataclass(eq=False)
@@ -24,102 +28,50 @@ class Block:
 
 
 class Writer:
-    """Writes one answer. Each protocol says which events of a stream begin it, what it writes of a block that opens,
-    grows and closes, which events end it, and how it is written whole.
+    """Writes one answer: `pieces` of a stream, or `whole`. `id` is the answer's, without the protocol's prefix.
 
-    `id` is that of the answer, without the protocol's prefix; `created` its time, in seconds. `has_ended` is false of
-    one that broke off.
+    Each protocol says which events of its stream it writes where the answer begins, where its last block opens, grows
+    by a piece, and closes, and where the answer ends.
     """
 
     # After the last event.
     ending: ClassVar[bytes] = b""
     names_events: ClassVar[bool] = True
 
-    def __init__(self, asked: Asked, *, id: str, created: int) -> None:
-        self.asked, self.id, self.created = asked, id, created
+    def __init__(self, asked: Asked, *, id: str) -> None:
+        self.asked, self.id, self.created = asked, id, int(time.time())
         self.blocks: list[Block] = []
-        self.ended = AnswerEnded(None, None, None, None)
-        self.has_ended = False
+        self.ended, self.has_ended = AnswerEnded(None, None, None, None), False
         # Sent with the first events that are shown.
-        self._begun = [*self.begin()]
+        self._begun = [*self.events("begin")]
+
+    def events(self, moment: Moment, piece: str = "") -> Iterator[Data]:
+        raise NotImplementedError
+
+    def whole(self) -> Data:
+        raise NotImplementedError
+
+    def shows_thoughts(self) -> bool:
+        return True
+
+    def failure(self, problem: Data) -> Data:
+        return problem
 
     async def pieces(self, events: AsyncGenerator[AgentEvent | AnswerEnded, None]) -> AsyncIterator[bytes]:
         """Of the stream, or one JSON object. None comes before the first event that is shown."""
         async with aclosing(events):
             async for event in events:
-                if isinstance(event, AnswerEnded):
-                    self.ended, self.has_ended = event, True
-                found = [*(self._end() if isinstance(event, AnswerEnded) else self._write(event))]
+                found = [*self._write(event)]
                 if found and self.asked.is_streamed:
                     yield self._encoded(found)
         yield self.ending if self.asked.is_streamed else json.dumps(self.whole()).encode()
 
     def failed(self, problem: Data) -> bytes:
-        return self._encoded([self.fail(problem)]) if self.asked.is_streamed else json.dumps(problem).encode()
+        return self._encoded([self.failure(problem)]) if self.asked.is_streamed else json.dumps(problem).encode()
 
     def _encoded(self, events: list[Data]) -> bytes:
         events, self._begun = [*self._begun, *events], []
         return b"".join(map(self.encode, events))
-
-    def _write(self, event: AgentEvent) -> Iterator[Data]:
-        """A block ends where one of another kind begins."""
-        call = event if isinstance(event, ToolCalled) else None
-        # Of its own tools; those of recall mode run here.
-        if call is not None and call.name in {tool.name for tool in self.asked.tools}:
-            kind, piece = "call", json.dumps(call.input, ensure_ascii=False)
-        elif isinstance(event, TextWritten):
-            kind, piece = "text", event.text
-        elif isinstance(event, ReasoningWritten) and self.shows_thoughts:
-            kind, piece = "thoughts", event.text
-        else:
-            return
-        if call or not self.blocks or self.blocks[-1].kind != kind:
-            if self.blocks:
-                yield from self.close(self.blocks[-1])
-            self.blocks.append(Block(kind, call))
-            yield from self.open(self.blocks[-1])
-        self.blocks[-1].pieces.append(piece)
-        yield from self.grow(self.blocks[-1], piece)
-
-    def _end(self) -> Iterator[Data]:
-        if not self.blocks:
-            # Clients expect a block.
-            yield from self._write(TextWritten(""))
-        yield from self.close(self.blocks[-1])
-        yield from self.finish()
-
-    @property
-    def calls(self) -> list[Block]:
-        return [block for block in self.blocks if block.call is not None]
-
-    @property
-    def shows_thoughts(self) -> bool:
-        return True
-
-    def begin(self) -> Iterable[Data]:
-        raise NotImplementedError
-
-    def open(self, _block: Block) -> Iterable[Data]:
-        return ()
-
-    def grow(self, block: Block, piece: str) -> Iterable[Data]:
-        raise NotImplementedError
-
-    def close(self, _block: Block) -> Iterable[Data]:
-        return ()
-
-    def finish(self) -> Iterable[Data]:
-        raise NotImplementedError
-
-    def fail(self, problem: Data) -> Data:
-        return problem
-
-    def whole(self) -> Data:
-        raise NotImplementedError
-
-    def usage(self, asked: str = "input_tokens", written: str = "output_tokens") -> dict[str, int]:
-        usage = {asked: self.ended.input_tokens or 0, written: self.ended.output_tokens or 0}
-        return {**usage, "total_tokens": sum(usage.values())}
 
     def encode(self, data: Data) -> bytes:
         """A server-sent event; JSON has no raw line breaks. A lone surrogate becomes a question mark."""
@@ -127,26 +79,61 @@ class Writer:
         body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         return f"{name}data: {body}\n\n".encode(errors="replace")
 
+    def _write(self, event: AgentEvent | AnswerEnded) -> Iterator[Data]:
+        """A block ends where one of another kind begins."""
+        call = event if isinstance(event, ToolCalled) else None
+        if isinstance(event, AnswerEnded):
+            self.ended, self.has_ended = event, True
+            if not self.blocks:
+                # Clients expect a block.
+                yield from self._write(TextWritten(""))
+            yield from self.events("close")
+            yield from self.events("end")
+            return
+        # Of its own tools; those of recall mode run here.
+        if call is not None and call.name in {tool.name for tool in self.asked.tools}:
+            kind, piece = "call", json.dumps(call.input, ensure_ascii=False)
+        elif isinstance(event, TextWritten):
+            kind, piece = "text", event.text
+        elif isinstance(event, ReasoningWritten) and self.shows_thoughts():
+            kind, piece = "thoughts", event.text
+        else:
+            return
+        if call or not self.blocks or self.blocks[-1].kind != kind:
+            if self.blocks:
+                yield from self.events("close")
+            self.blocks.append(Block(kind, call))
+            yield from self.events("open")
+        self.blocks[-1].pieces.append(piece)
+        yield from self.events("grow", piece)
+
+    @property
+    def calls(self) -> list[Block]:
+        return [block for block in self.blocks if block.call is not None]
+
+    def usage(self, asked: str = "input_tokens", written: str = "output_tokens") -> dict[str, int]:
+        usage = {asked: self.ended.input_tokens or 0, written: self.ended.output_tokens or 0}
+        return {**usage, "total_tokens": sum(usage.values())}
+
 
 class ChatCompletion(Writer):
     """OpenAI's Chat Completions. A call is written in one piece, and that of `functions` in their own form."""
 
     ending, names_events = b"data: [DONE]\n\n", False
 
-    def begin(self) -> Iterable[Data]:
-        return [self._object("chat.completion.chunk", delta={"role": "assistant", "content": ""})]
-
-    def grow(self, block: Block, piece: str) -> Iterable[Data]:
-        delta: Data = {"content" if block.kind == "text" else "reasoning_content": piece}
-        if block.call is not None:
-            delta = self._calls([block], index=len(self.calls) - 1)
-        return [self._object("chat.completion.chunk", delta=delta)]
-
-    def finish(self) -> Iterator[Data]:
-        yield self._object("chat.completion.chunk", delta={}, finish_reason=self._reason())
-        if self.asked.has_usage:
-            usage = self.usage("prompt_tokens", "completion_tokens")
-            yield {**self._object("chat.completion.chunk"), "choices": [], "usage": usage}
+    def events(self, moment: Moment, piece: str = "") -> Iterator[Data]:
+        chunk = partial(self._object, "chat.completion.chunk")
+        match moment:
+            case "begin":
+                yield chunk(delta={"role": "assistant", "content": ""})
+            case "grow" if self.blocks[-1].kind == "call":
+                yield chunk(delta=self._calls(self.blocks[-1:], index=len(self.calls) - 1))
+            case "grow":
+                yield chunk(delta={"content" if self.blocks[-1].kind == "text" else "reasoning_content": piece})
+            case "end":
+                yield chunk(delta={}, finish_reason=self._reason())
+                if self.asked.has_usage:
+                    yield {**chunk(), "choices": [], "usage": self.usage("prompt_tokens", "completion_tokens")}
 
     def whole(self) -> Data:
         texts = {kind: "".join(b.text for b in self.blocks if b.kind == kind) for kind in ("text", "thoughts")}
@@ -181,27 +168,24 @@ class ChatCompletion(Writer):
 class AnthropicMessage(Writer):
     """Anthropic's Messages."""
 
-    @property
-    def shows_thoughts(self) -> bool:
-        return bool(self.asked.settings.thinking)
-
-    def begin(self) -> Iterable[Data]:
-        return [{"type": "message_start", "message": {**self.whole(), "stop_reason": None}}]
-
-    def open(self, block: Block) -> Iterable[Data]:
-        return [{**self._at("start"), "content_block": _content(block)}]
-
-    def grow(self, block: Block, piece: str) -> Iterable[Data]:
-        names = {"text": ("text_delta", "text"), "thoughts": ("thinking_delta", "thinking")}
-        kind, name = names.get(block.kind, ("input_json_delta", "partial_json"))
-        return [{**self._at("delta"), "delta": {"type": kind, name: piece}}]
-
-    def close(self, _block: Block) -> Iterable[Data]:
-        return [self._at("stop")]
-
-    def finish(self) -> Iterable[Data]:
-        delta = {name: self.whole()[name] for name in ("stop_reason", "stop_sequence")}
-        return [{"type": "message_delta", "delta": delta, "usage": self.usage()}, {"type": "message_stop"}]
+    def events(self, moment: Moment, piece: str = "") -> Iterator[Data]:
+        at = {"index": len(self.blocks) - 1}
+        match moment:
+            case "begin":
+                yield {"type": "message_start", "message": {**self.whole(), "stop_reason": None}}
+            case "open":
+                yield {"type": "content_block_start", **at, "content_block": _content(self.blocks[-1])}
+            case "grow":
+                names = {"text": ("text_delta", "text"), "thoughts": ("thinking_delta", "thinking")}
+                kind, name = names.get(self.blocks[-1].kind, ("input_json_delta", "partial_json"))
+                yield {"type": "content_block_delta", **at, "delta": {"type": kind, name: piece}}
+            case "close":
+                yield {"type": "content_block_stop", **at}
+            case "end":
+                whole = self.whole()
+                delta = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
+                yield {"type": "message_delta", "delta": delta, "usage": whole["usage"]}
+                yield {"type": "message_stop"}
 
     def whole(self) -> Data:
         reasons = {"length": "max_tokens", "content_filter": "refusal"}
@@ -216,8 +200,8 @@ class AnthropicMessage(Writer):
             "usage": self.usage(),
         }
 
-    def _at(self, kind: str) -> Data:
-        return {"type": f"content_block_{kind}", "index": len(self.blocks) - 1}
+    def shows_thoughts(self) -> bool:
+        return bool(self.asked.settings.thinking)
 
 
 def _content(block: Block) -> Data:
@@ -233,42 +217,36 @@ class Response(Writer):
     """OpenAI's Responses. Its events repeat what is complete: each part, each item, at the end the whole response."""
 
     number = 0
-    shows_thoughts = False
 
-    def begin(self) -> Iterable[Data]:
-        kinds = ("response.created", "response.in_progress")
-        return [{"type": kind, "response": self._response("in_progress")} for kind in kinds]
-
-    def open(self, block: Block) -> Iterator[Data]:
-        at, item = self._at(block), {**self._item(block), "status": "in_progress"}
-        if block.call is None:
-            item["content"] = []
-        yield {"type": "response.output_item.added", "output_index": at["output_index"], "item": item}
-        if block.call is None:
-            yield {"type": "response.content_part.added", **at, "part": _text("")}
-
-    def grow(self, block: Block, piece: str) -> Iterable[Data]:
-        if block.call is not None:
-            return [{"type": "response.function_call_arguments.delta", **self._at(block), "delta": piece}]
-        return [{"type": "response.output_text.delta", **self._at(block), "delta": piece, "logprobs": []}]
-
-    def close(self, block: Block) -> Iterator[Data]:
-        at, item, text = self._at(block), self._item(block), block.text
-        if block.call is not None:
-            about = {"name": block.call.name, "arguments": text}
-            yield {"type": "response.function_call_arguments.done", **at, **about}
-        else:
-            yield {"type": "response.output_text.done", **at, "text": text, "logprobs": []}
-            yield {"type": "response.content_part.done", **at, "part": _text(text)}
-        yield {"type": "response.output_item.done", "output_index": at["output_index"], "item": item}
-
-    def finish(self) -> Iterable[Data]:
-        whole = self.whole()
-        return [{"type": f"response.{whole['status']}", "response": whole}]
-
-    def fail(self, problem: Data) -> Data:
-        error = {name: problem["error"][name] for name in ("code", "message")}
-        return {"type": "response.failed", "response": {**self._response("failed"), "error": error}}
+    def events(self, moment: Moment, piece: str = "") -> Iterator[Data]:
+        if moment == "begin":
+            for kind in ("response.created", "response.in_progress"):
+                yield {"type": kind, "response": self._response("in_progress")}
+            return
+        block, at = self.blocks[-1], {"output_index": len(self.blocks) - 1}
+        call, inner = block.call, {"item_id": self._id(block), **at, **({} if block.call else {"content_index": 0})}
+        match moment:
+            case "open":
+                begun = {"status": "in_progress"} if call else {"status": "in_progress", "content": []}
+                yield {"type": "response.output_item.added", **at, "item": {**self._item(block), **begun}}
+                if call is None:
+                    yield {"type": "response.content_part.added", **inner, "part": _text("")}
+            case "grow" if call is None:
+                yield {"type": "response.output_text.delta", **inner, "delta": piece, "logprobs": []}
+            case "grow":
+                yield {"type": "response.function_call_arguments.delta", **inner, "delta": piece}
+            case "close":
+                text, item = block.text, self._item(block)
+                if call is None:
+                    yield {"type": "response.output_text.done", **inner, "text": text, "logprobs": []}
+                    yield {"type": "response.content_part.done", **inner, "part": _text(text)}
+                else:
+                    about = {"name": call.name, "arguments": text}
+                    yield {"type": "response.function_call_arguments.done", **inner, **about}
+                yield {"type": "response.output_item.done", **at, "item": item}
+            case "end":
+                whole = self.whole()
+                yield {"type": f"response.{whole['status']}", "response": whole}
 
     def whole(self) -> Data:
         is_cut = self.ended.finish_reason == "length"
@@ -280,21 +258,26 @@ class Response(Writer):
             "usage": {**self.usage(), **details},
         }
 
+    def shows_thoughts(self) -> bool:
+        return False
+
+    def failure(self, problem: Data) -> Data:
+        error = {name: problem["error"][name] for name in ("code", "message")}
+        return {"type": "response.failed", "response": {**self._response("failed"), "error": error}}
+
     def encode(self, data: Data) -> bytes:
         self.number += 1
         return super().encode({**data, "sequence_number": self.number - 1})
 
-    def _at(self, block: Block) -> Data:
-        id_ = f"msg_{self.id}" if block.call is None else f"fc_{block.call.id}"
-        part = {"content_index": 0} if block.call is None else {}
-        return {"item_id": id_, "output_index": len(self.blocks) - 1, **part}
+    def _id(self, block: Block) -> str:
+        return f"msg_{self.id}" if block.call is None else f"fc_{block.call.id}"
 
     def _item(self, block: Block) -> Data:
+        about = {"id": self._id(block), "status": "completed"}
         if (call := block.call) is not None:
-            about = {"id": f"fc_{call.id}", "type": "function_call", "status": "completed"}
-            return {**about, "call_id": call.id, "name": call.name, "arguments": block.text}
-        about = {"id": f"msg_{self.id}", "type": "message", "role": "assistant", "status": "completed"}
-        return {**about, "content": [_text(block.text)]}
+            called = {"call_id": call.id, "name": call.name, "arguments": block.text}
+            return {**about, "type": "function_call", **called}
+        return {**about, "type": "message", "role": "assistant", "content": [_text(block.text)]}
 
     def _response(self, status: str) -> Data:
         return {
