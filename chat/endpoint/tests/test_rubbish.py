@@ -62,6 +62,7 @@ MESSAGES = [
     {"role": "assistant", "content": None, "tool_calls": [{"id": None, "function": {"name": "\0", "arguments": 5}}]},
     {"role": "tool", "tool_call_id": "unknown", "content": "x"},
     {"role": "user", "content": "\0"},
+    {"role": "assistant", "content": "\0"},
     {"role": "user", "content": ""},
 ]
 TOOLS = [
@@ -143,12 +144,13 @@ def test_an_unknown_address_is_refused_in_the_vendors_form(new_client, person, p
     assert (got.status_code, got.json()["error"]["type"]) == (404, "not_found_error")
 
 
-@pytest.mark.parametrize("content", ["", " ", [], None, [{"type": "text", "text": ""}]])
-def test_a_message_without_words_is_refused_and_leaves_no_row(new_client, person, content, language_model):
+@pytest.mark.parametrize("content", ["", [], None, [{"type": "text", "text": ""}], ["Hear this", {"type": "audio"}]])
+def test_what_cannot_be_read_is_refused_and_leaves_no_row(new_client, person, content, language_model):
     language_model()
     program = Program(new_client(), person)
     got = program.post([{"role": "user", "content": content}])
     assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert program.post([], model="recollect-private").status_code == 400
     assert program.shape() == []
 
 
