@@ -34,14 +34,7 @@ from intake.chats import changes
 from intake.chats.known_answers import turns_known_by
 from intake.chats.tree import going_up
 from intake.chats.usage import Usage
-from intake.llm.language_models import (
-    LanguageModel,
-    ask_servers,
-    default_for,
-    find,
-    is_recall_mode,
-    offered,
-)
+from intake.llm.language_models import LanguageModel, ask_servers, default_for, find, is_recall_mode, offered
 from intake.llm.tokens import cut_middle
 from intake.llm.windows import window_of
 from intake.models import Conversation, Turn
@@ -71,12 +64,6 @@ class ModelNotFound(NotFound):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"There is no model {name[:100]!r}. These are: {', '.join(known)}.")
-
-
-class NoModel(Unavailable):
-    """Until an administrator adds one."""
-
-    retryable = False
 
 
 class AnswerFailed(Unavailable):
@@ -145,7 +132,7 @@ def begin(request: HttpRequest, asked: Asked, program: Program) -> Opened:
         keeps = keeps and is_chat(asked, program.headers)
     if model is None and not (keeps and recalls):
         address = request.build_absolute_uri("/staff/models/")
-        raise NoModel(f"No language model is configured here. An administrator adds one at {address}.")
+        raise AnswerFailed({"detail": f"No language model is configured here. An administrator adds one at {address}."})
     files = [file for each in asked.messages if each.role == "user" for file in each.files]
     # Of a tool's result the model is told so: an agent could not go on.
     if model is not None and (why := next(filter(None, (why_unread(model, file) for file in files)), "")):

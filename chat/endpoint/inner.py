@@ -38,10 +38,7 @@ NO_ADDRESS = "Send pictures and files themselves, as base64: this server opens n
 NO_PICTURES = "The model {name} does not see pictures. Choose another one, or leave them out."
 NO_FILES = "The model {name} reads only text and pictures. Send the text of the file, or attach it in the chat's page."
 NO_PART = "This server reads no parts of the type {kind!r}: send text, pictures and files."
-EFFORTS: dict[Any, bool | str] = {
-    "none": False,
-    **{effort: effort for effort in ("minimal", "low", "medium", "high", "xhigh")},
-}
+EFFORTS: dict[Any, Any] = {"none": False} | {each: each for each in ("minimal", "low", "medium", "high", "xhigh")}
 ROLES = {"developer": "system", "function": "tool"}
 
 # A vendor's server takes no larger number.
@@ -135,11 +132,7 @@ def read(body: Data) -> Data:
         about = {name: value for name, value in format_.items() if name != "type"}
         format_ = {"type": "json_schema", "json_schema": {"name": "answer", **about}}
     effort = body.get("reasoning_effort") or (body.get("reasoning") or {}).get("effort")
-    thinks: dict[Any, bool | str] = {
-        "disabled": False,
-        "enabled": True,
-        "adaptive": EFFORTS.get(output.get("effort"), True),
-    }
+    thinks = {"disabled": False, "enabled": True, "adaptive": EFFORTS.get(output.get("effort"), True)}
     return {
         "model": body["model"],
         "messages": [
