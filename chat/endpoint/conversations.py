@@ -169,7 +169,8 @@ def keep(asked: Asked, program: Program, *, follows: Turn | None, model: str, us
                 place = _place_of(pairs, external_id, program, now=now)
             digest = _digest_asked(words, place, external_id, program)
             if again := _asked_before(asked, digest, program, follows=follows, now=now):
-                return Kept(again, words, is_again=True)
+                # A first attempt that failed has lost its calls, and with them what was said elsewhere before.
+                return Kept(again, words, () if again.tool_calls else place.earlier, is_again=True)
             project = None if place.chat else program.token.project or None
             where: Any = {"conversation_id": place.chat, "parent": place.parent, "project": project}
             turn = create_turn(TurnRequest(**options, **where), caller=caller, now=now)

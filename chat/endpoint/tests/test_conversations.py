@@ -17,7 +17,7 @@ from intake.models import Attachment, Conversation, KnownAnswer, PausedTurn, Tur
 from intake.tests.factories import NOW
 from memory.models import IndexedText
 from testing.examiner import as_a_worker
-from testing.model_server import CallTool, Hang, Say
+from testing.model_server import CallTool, Hang, Refuse, Say
 from testing.serving import wait_until
 
 pytestmark = pytest.mark.extended
@@ -111,14 +111,14 @@ def test_a_deleted_chat_does_not_come_back_and_begins_a_new_one(program, person,
 
 
 def test_a_history_from_elsewhere_is_shown_with_the_first_turn_and_not_indexed(program, person, language_model):
-    language_model(Say(("Answer.",)))
+    language_model(Refuse(401), Say(("Answer.",)))
     program.history = [{"role": "user", "content": "Zanzibar?"}, {"role": "assistant", "content": "An island."}]
-    program.say("And its capital?")
+    program.post([*program.history, {"role": "user", "content": "And its capital?"}])
+    program.say("And its capital?", headers={"X-Stainless-Retry-Count": "1"})
     with acting_as(person):
         (turn,) = Turn.objects.for_user(person)
         assert "Zanzibar?" in turn.tool_calls[0]["found"]
         assert IndexedText.objects.for_user(person).count() == 1
-    assert turn.user_message == "And its capital?"
 
 
 def test_an_answer_that_its_program_stops_is_kept_as_far_as_it_got(program, person, language_model):
