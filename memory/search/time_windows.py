@@ -349,13 +349,13 @@ def _easter(year: int) -> date:
 
 _N = rf"(?P<n>\d{{1,3}}|{_either(NUMBERS)})(?: of| de)?"
 _UNIT = rf"(?P<unit>{_either(UNITS)})"
-_NAMED_YEAR = r"(?:,? (?:(?:of|de|del|in|di|do|van) )?(?P<year>(?:19|20)\d\d))"
+_NAMED_YEAR = r"(?:(?:-|,? (?:(?:of|de|del|in|di|do|van) )?)(?P<year>(?:19|20)\d\d))"
 _YEAR = f"{_NAMED_YEAR}?"
 _MONTH = rf"(?P<month>{_either(MONTHS)})"
 _DATES = (
-    r"(?P<year>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<day>\d\d)",
-    r"(?P<day>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<year>(?:19|20)\d\d)",
-    rf"(?P<day>\d{{1,2}}|{_either(ORDINAL_DAYS)})(?:st|nd|rd|th|er|[.ºª°])?(?: of| del?| di)? {_MONTH}"
+    r"(?P<year>(?:19|20)\d\d)[-/](?P<m>\d\d)[-/](?P<day>\d\d)",
+    r"(?P<day>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<year>(?:19|20)\d\d)(?!\.\d)",
+    rf"(?P<day>\d{{1,2}}|{_either(ORDINAL_DAYS)})(?:st|nd|rd|th|er|[.ºª°])?(?: of| del?| di)?[ .-]{_MONTH}"
     rf"{_YEAR}(?! (?:be|have|not|need|come|go|also)(?!\w))",
     rf"{_MONTH} (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?{_YEAR}(?!\d)",
 )
