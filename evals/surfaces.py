@@ -3,17 +3,20 @@
 A surface is what a person or an agent uses: the tools as REST and MCP publish them, and the chat's recall mode.
 
 An agent reads one text with a budget. Its coverage is the share of the questions of which every needed fact is within
-the budget: listed if the text has the id of its turn, note or record, shown if it has the words.
+the budget: listed if the text names its turn, note or record by an id or by the place and day that recall mode gives,
+shown if it has the words.
 """
 
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 from unittest import mock
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from asgiref.sync import async_to_sync
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
@@ -32,7 +35,7 @@ from evals.datasets.loading import LoadedLife, Report
 from evals.datasets.reading import Gold, Life, LifeQuery, TurnRow
 from evals.tables import columns, lines
 from intake.llm.tokens import tokens_of
-from intake.models import User
+from intake.models import User, day_in_words, local_time
 from memory.search.fusion import RUN, Fingerprint
 
 RECALL_AT = (1, 5, 10)
@@ -46,6 +49,7 @@ SHOWN_SHARE = 0.8
 
 _LINK = re.compile(r"\]\([^)]*?/([0-9a-f-]{36})/?\?turn=(\d+)")
 _ID = re.compile(r"(?<![0-9a-f-])([0-9a-f]{8,32})(?:/(\d+)|/?\?turn=(\d+))?(?!\w)")
+_NOTED = re.compile(r"^- \*\*(.+)\*\*, in your (daily log|memory):$", re.MULTILINE)
 _QUOTE = re.compile(r"^- \*\*.*(?:\n  >.*)+", re.MULTILINE)
 
 
@@ -161,10 +165,24 @@ def cover(query: LifeQuery, text: str, budget: int, life: Life, names: Names) ->
         for stored, name in names.items()
         if ((stored[0].hex[-8:], stored[1]) in turns if isinstance(stored, tuple) else stored.hex[-8:] in sources)
     }
+    noted = set(_NOTED.findall(text))
+    listed |= {name for day, place, name in _notes(life, query) if (day_in_words(day), place) in noted}
     folded, runs = _folded(text), Fingerprint.of(text).runs
     shown = [_is_shown(gold, folded, runs, life.turns_by_name.get((query.user, gold.turn))) for gold in query.gold]
     enough = all if query.needs_all else any
     return Covered(enough(gold.key in listed for gold in query.gold), enough(shown), tokens_of(text))
+
+
+def _notes(life: Life, query: LifeQuery) -> Iterator[tuple[date, str, tuple[str, str]]]:
+    """The day, the place and the name of each note of the person: MEMORY.md is of the day when it was written."""
+    zone = ZoneInfo(query.timezone)
+    for row in life.documents:
+        if row.user == query.user:
+            day = row.day or local_time(life.ends[row.user], zone).date()
+            yield day, "daily log" if row.day else "memory", ("document", row.id)
+    for record in life.records:
+        if record.user == query.user:
+            yield local_time(record.created_at, zone).date(), "memory", ("record", record.id)
 
 
 def _is_shown(gold: Gold, folded: str, runs: frozenset[tuple[str, ...]], turn: TurnRow | None) -> bool:

@@ -80,11 +80,10 @@ def load_life(life: Life, *, distractors: int, report: Report) -> LoadedLife:
     names: dict[Any, tuple[str, str]] = {
         stored: ("turn", f"{conversation}#{turn}") for stored, (conversation, turn) in loaded.origins.items()
     }
-    ends = {turn.user: turn.at for turn in sorted(life.turns, key=lambda turn: turn.at)}
     for row in life.documents:
         if row.kind in DOCUMENTS:
             with acting_as(user := loaded.users[row.user]):
-                written = documents.create(user=user, day=row.day, content=row.text, now=ends[row.user])
+                written = documents.create(user=user, day=row.day, content=row.text, now=life.ends[row.user])
             names[written.id] = ("document", row.id)
     for record in life.records:
         kept = record.model_dump(include={"content", "type", "project_id", "tags"})

@@ -143,6 +143,11 @@ class Life:
         """By their person and the name that a question's gold has for them."""
         return {(turn.user, f"{turn.conversation}#{turn.turn}"): turn for turn in self.turns}
 
+    @cached_property
+    def ends(self) -> dict[str, datetime]:
+        """When each person's last turn was said, which is when MEMORY.md was written."""
+        return {turn.user: turn.at for turn in sorted(self.turns, key=lambda turn: turn.at)}
+
 
 def read_dataset(folder: Path) -> Dataset:
     """Raises `CommandError` for what is missing, no JSON, incomplete, or points nowhere."""

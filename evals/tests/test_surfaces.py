@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.datasets.reading import Gold, Life, LifeQuery, TurnRow, read_life
+from evals.datasets.reading import DocumentRow, Gold, Life, LifeQuery, TurnRow, read_life
 from evals.management.commands import run_evals
 from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data, cover, table
 from evals.tests.conftest import turn
@@ -91,6 +91,7 @@ def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contra
     assert set(data["surfaces"]["search_memory"]["categories"]) == {"mixed_sources"}
     assert data["surfaces"]["recall"]["categories"]["latest"]["recall@5"] == 1
     assert data["surfaces"]["recall"]["categories"]["notes"]["recall@5"] == 1
+    assert data["surfaces"]["recall"]["coverage"]["1500"]["listed"] == 1
     assert "in window@5" in out
     assert "Saved 5 turns of 1 people." in err
 
@@ -105,8 +106,8 @@ def test_a_data_set_of_turns_alone_is_asked_by_surface_too(copied_scratch, write
     assert history["categories"]["parts"]["recall@1"] == 1
 
 
-def answered(results, *, gold=(), **more):
-    query = LifeQuery.model_validate(question("latest", "?", *gold, **more))
+def answered(results, *, gold=(), category="latest", **more):
+    query = LifeQuery.model_validate(question(category, "?", *gold, **more))
     return AskedOf(query, Reply([Result(name, text) for name, text in results], is_nothing=not results))
 
 
@@ -152,31 +153,29 @@ def test_a_text_covers_a_question_if_it_has_every_needed_fact_within_the_budget(
     }
 
 
+def test_a_note_is_listed_by_its_place_and_day_as_recall_mode_names_it():
+    log = DocumentRow(user="ines", id="d", kind="daily", date="2026-02-03", text="- Bought paint.")
+    said = TurnRow.model_validate(turn("ines", "c", 1, "x", at=NOW))
+    life = Life("x", [said], [log, log.model_copy(update={"id": "m", "day": None})], [], [])
+    for name, place in {"d": "3 February 2026**, in your daily log:", "m": "1 March 2026**, in your memory:"}.items():
+        asked = LifeQuery.model_validate(question("notes", "?", {"document": name}))
+        listed = [cover(asked, text, 1500, life, {}).listed for text in (f"- **{place}", f"- **1{place}", place)]
+        assert listed == [True, False, False]
+
+
 def test_false_answers_and_refusals_are_shares_of_different_questions():
-    asked = [
-        AskedOf(LifeQuery.model_validate(question("unanswerable", "a")), Reply([Result(None, "")], is_nothing=False)),
-        AskedOf(LifeQuery.model_validate(question("unanswerable", "b")), Reply([Result(None, "")], is_nothing=True)),
-        AskedOf(LifeQuery.model_validate(question("exact", "c", {"turn": "c#1"})), Reply([], is_nothing=True)),
-        AskedOf(
-            LifeQuery.model_validate(question("exact", "d", {"turn": "c#1"})),
-            Reply([Result(("turn", "c#1"), "")], is_nothing=False),
-        ),
-    ]
+    some, none, gold = [(("turn", "c#1"), "")], [], [{"turn": "c#1"}]
+    asked = [answered(found, category="unanswerable") for found in (some, none)]
+    asked += [answered(found, category="exact", gold=gold) for found in (some, none)]
     data = as_data(asked)
     assert (data["false_answers"], data["refused"], data["overall"]["n"]) == (0.5, 0.5, 2)
     assert list(data["categories"]) == ["exact"]
 
 
 def test_the_figures_of_notes_stand_apart_from_those_of_turns():
-    right = [Result(("turn", "c#1"), ""), Result(("record", "r"), "")]
-    asked = [
-        AskedOf(LifeQuery.model_validate(question("exact", "a", {"turn": "c#1"})), Reply(right, is_nothing=False)),
-        AskedOf(LifeQuery.model_validate(question("exact", "b", {"record": "r"})), Reply(right, is_nothing=False)),
-        AskedOf(
-            LifeQuery.model_validate(question("notes", "c", {"document": "d", "contains": "x"})),
-            Reply(right, is_nothing=False),
-        ),
-    ]
+    right = [(("turn", "c#1"), ""), (("record", "r"), "")]
+    golds = {"turn": "c#1"}, {"record": "r"}, {"document": "d", "contains": "x"}
+    asked = [answered(right, gold=[gold]) for gold in golds]
     sources = as_data(asked)["sources"]
     assert {name: (means["n"], means["recall@1"], means["recall@5"]) for name, means in sources.items()} == {
         "turns": (1, 1, 1),
