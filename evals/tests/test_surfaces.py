@@ -122,10 +122,9 @@ def test_any_alternative_is_right_and_of_a_document_only_the_part_that_holds_the
 def test_the_newest_is_first_if_every_earlier_statement_stands_below_it_or_nowhere():
     new, old = ("turn", "c#2"), ("turn", "c#1")
     more = {"gold": [{"turn": "c#2"}], "stale": [{"turn": "c#1"}]}
-    assert answered([(new, ""), (old, "")], **more).is_newest_first
-    assert answered([(new, "")], **more).is_newest_first
-    assert not answered([(old, ""), (new, "")], **more).is_newest_first
-    assert not answered([(old, "")], **more).is_newest_first
+    found = [new, old], [new], [old, new], [old]
+    first = [answered([(each, "") for each in results], **more).is_newest_first for results in found]
+    assert first == [True, True, False, False]
 
 
 def test_a_text_covers_a_question_if_it_has_every_needed_fact_within_the_budget():
@@ -154,13 +153,10 @@ def test_a_text_covers_a_question_if_it_has_every_needed_fact_within_the_budget(
 
 
 def test_a_note_is_listed_by_its_place_and_day_as_recall_mode_names_it():
-    log = DocumentRow(user="ines", id="d", kind="daily", date="2026-02-03", text="- Bought paint.")
-    said = TurnRow.model_validate(turn("ines", "c", 1, "x", at=NOW))
-    life = Life("x", [said], [log, log.model_copy(update={"id": "m", "day": None})], [], [])
-    for name, place in {"d": "3 February 2026**, in your daily log:", "m": "1 March 2026**, in your memory:"}.items():
-        asked = LifeQuery.model_validate(question("notes", "?", {"document": name}))
-        listed = [cover(asked, text, 1500, life, {}).listed for text in (f"- **{place}", f"- **1{place}", place)]
-        assert listed == [True, False, False]
+    log = DocumentRow(user="ines", id="d", kind="daily", date="2026-02-03", text="x")
+    asked = LifeQuery.model_validate(question("notes", "?", {"document": "d"}))
+    texts = (f"- **{day} February 2026**, in your daily log:" for day in (3, 13))
+    assert [cover(asked, text, 1500, Life("x", [], [log], [], []), {}).listed for text in texts] == [True, False]
 
 
 def test_false_answers_and_refusals_are_shares_of_different_questions():
