@@ -1,7 +1,6 @@
 """Renders Markdown block by block, without raw HTML and cleaned by an allow-list. Each block is one element."""
 
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +13,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from mdit_py_plugins.footnote import footnote_plugin
 
-from intake.markdown.budget import budget, check
+from intake.markdown.budget import TURN_SECONDS, budget, check
 from intake.markdown.code_blocks import render_code
 from intake.markdown.extensions import add_elements
 from intake.markdown.formulas import add_formulas
@@ -25,7 +24,8 @@ MOST_BRACKETS = 3_000
 # About 100 ms of work. Text beyond it is shown unrendered, in pieces of this many characters.
 LONGEST_MARKDOWN = 100_000
 PLAIN_PIECE = 10_000
-_drawing_a_long_one = threading.Lock()
+# What has more characters waits for its turn before it is parsed.
+LONG = 20_000
 
 # Most summaries contain only words.
 _WORDS = re.compile(r"[^\W_](?:[^\W_]|[ ,.:;])*")
@@ -44,12 +44,8 @@ def render(text: str, cited: Mapping[str, str] | None = None) -> SafeString:
     numbers in brackets lead.
 
     It is rendered anew each time, in 1 ms for each 1,000 characters, because stored HTML would have to be deleted with
-    its turn. A process renders one long answer at a time: several would share one interpreter and delay all other
-    requests.
+    its turn.
     """
-    if len(text) > 20_000:
-        with _drawing_a_long_one:
-            return mark_safe("".join(render_blocks(text, cited)))  # noqa: S308 - each block is cleaned
     return mark_safe("".join(render_blocks(text, cited)))  # noqa: S308 - each block is cleaned
 
 
@@ -59,8 +55,9 @@ def render_blocks(text: str, cited: Mapping[str, str] | None = None) -> list[str
     cut = markdown_length(text)
     blocks: list[str] = []
     plain_from = 0
-    with budget():
+    with budget(is_long=len(text) > LONG):
         try:
+            check()
             for end, html in _with_ends(text[:cut], {CITED: cited} if cited else {}):
                 blocks.append(html)
                 plain_from = end
@@ -75,7 +72,8 @@ def render_summary(text: str) -> SafeString:
         return mark_safe(text)  # noqa: S308 - letters, digits and what means nothing in Markdown and HTML
     parser = _summary_parser if text.count("[") <= MOST_BRACKETS else _linkless_summary_parser
     try:
-        with budget(0.1):
+        # Drawn on the event loop too, which must not wait for a turn.
+        with budget(TURN_SECONDS):
             return mark_safe(clean_summary(parser.renderInline(text)))  # noqa: S308 - cleaned on this line
     except (TimeoutError, RecursionError):
         return mark_safe(nh3.clean_text(text))  # noqa: S308 - escaped on this line
