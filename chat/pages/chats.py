@@ -31,11 +31,10 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
 
 from chat.agent.search_engines import chosen_engine
-from chat.pages.common import P, View, page_with_form, personal_form
+from chat.pages.common import TYPES, P, View, page_with_form, personal_form
 from chat.pages.forms import RenameForm
 from chat.pages.home import home as parts_of_home
 from chat.pages.installation import REGISTRATIONS, is_to_choose_who_registers
-from chat.pages.records import TYPES
 from chat.pages.staff_models import look_nearby, nearby
 from core.errors import AuthenticationRequired, Conflict, InvalidInput, NotFound
 from core.ids import parse_id

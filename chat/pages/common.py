@@ -273,13 +273,39 @@ class DayForm(ServiceForm):
 FACTS = ("valid_from", "valid_until")
 
 
+TODO, NOTE = "todo", "note"
+# One of each, on a record. A type that an agent or a person made up is shown as it is, but not in capitals.
+TYPES = {
+    TODO: _("To-do"),
+    "fact": _("Fact"),
+    "preference": _("Preference"),
+    "decision": _("Decision"),
+    "lesson": _("Lesson"),
+    NOTE: _("Note"),
+}
+
+
+def type_in_words(type: str) -> str:
+    return str(TYPES.get(type.lower(), type.replace("_", " ").capitalize() if type.isupper() else type))
+
+
+class TypeSelect(forms.Select):
+    """The type that a record has, as it is written, before the others of the six."""
+
+    def optgroups(self, name: str, value: list[str], attrs: dict[str, Any] | None = None) -> Any:
+        own = value[0]
+        others = [(type, words) for type, words in TYPES.items() if type != own.lower()]
+        self.choices = [(own, type_in_words(own)), *others]
+        return super().optgroups(name, value, attrs)
+
+
 class RecordForm(ServiceForm):
     content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Enter some text.")})
     type = forms.CharField(
         max_length=MAX_LABEL_LENGTH,
         initial=DEFAULT_TYPE,
         label=_("Type"),
-        widget=forms.TextInput(attrs={"list": "kinds"}),
+        widget=TypeSelect,
     )
     project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
     tags = forms.CharField(

@@ -16,8 +16,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chat.pages.common import ServiceForm, TextField, page_for_registered, show
-from chat.pages.records import type_in_words
+from chat.pages.common import ServiceForm, TextField, page_for_registered, show, type_in_words
 from core.errors import InvalidInput, NotFound
 from core.text import LONGEST_PROJECT, first_line
 from intake.accounts.identity import caller_of, person_of

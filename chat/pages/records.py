@@ -20,7 +20,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chat.pages.common import RecordFilter, RecordForm, page_for_registered, show
+from chat.pages.common import NOTE, TODO, RecordFilter, RecordForm, page_for_registered, show, type_in_words
 from chat.pages.narrowing import within
 from core.errors import Conflict, InvalidInput, NotFound
 from core.ids import parse_id
@@ -42,7 +42,6 @@ from memory.records import TODO_TYPES, RecordOutput
 from memory.sources_of_answers import passage_of, sources_of
 
 RECORDS_PER_PAGE = 30
-TODO, NOTE = "todo", "note"
 # The kinds of the list, and the types of records that a menu offers for each.
 KINDS = [
     (TODO, gettext_lazy("To-dos")),
@@ -52,20 +51,6 @@ KINDS = [
     ("lesson", gettext_lazy("Lessons")),
     (NOTE, gettext_lazy("Notes")),
 ]
-
-# One of each, on a record. A type that an agent or a person made up is shown as it is, but not in capitals.
-TYPES = {
-    TODO: gettext_lazy("To-do"),
-    "fact": gettext_lazy("Fact"),
-    "preference": gettext_lazy("Preference"),
-    "decision": gettext_lazy("Decision"),
-    "lesson": gettext_lazy("Lesson"),
-    NOTE: gettext_lazy("Note"),
-}
-
-
-def type_in_words(type: str) -> str:
-    return str(TYPES.get(type.lower(), type.replace("_", " ").capitalize() if type.isupper() else type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +252,6 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
         "more": waiting.more,
         "decided": decided.rows,
         "chat": chat,
-        "kinds": KINDS,
         "today": {
             "chats": today["chats"],
             "tokens": _grouped(today["input"] + today["output"]),
@@ -301,6 +285,7 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
         }
         if row.id == failure.get("failed"):
             item |= {"has_failed": True, **failure["changed"]}
+        item["types"] = RecordForm(initial=item, auto_id=f"%s-{row.id}")["type"]
         # In the order of the chat.
         group["items"].insert(0, item)
     return list(groups.values())

@@ -113,6 +113,7 @@ def test_a_record_is_edited_and_of_two_who_do_so_the_second_sees_what_the_first_
     assert (now.content, now.type, now.tags, now.created_at) == ("We chose PostgreSQL", "DECISION", ("db",), NOW)
     page = send(client, path, status=409, **{**form, "content": "We chose SQLite"})
     assert "We chose PostgreSQL" in page
+    assert '<option value="DECISION" selected>Decision' in page
     assert text_on(page) == "We chose SQLite"
     send(client, path, **{**form, "content": "We chose SQLite", "state": state_on(page)})
     assert records.read(user=alice, record_id=noted.id).content == "We chose SQLite"

@@ -83,5 +83,5 @@ function watch(form) {
 }
 
 function written(form, state = "value") {
-  return [...form.querySelectorAll("textarea:not([readonly]), input:not([type=hidden])")].map((field) => field[state]).join("\n");
+  return [...form.querySelectorAll("textarea:not([readonly]), input:not([type=hidden]), select")].map((field) => field[state] ?? field.querySelector("[selected]").value).join("\n");
 }
