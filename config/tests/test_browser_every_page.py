@@ -85,7 +85,11 @@ def opens(page, path):
         if "Download is starting" in error.message:
             return False
         raise
-    return response.headers.get("content-type", "").startswith("text/html") and "<html" in response.text()
+    is_page = response.headers.get("content-type", "").startswith("text/html") and "<html" in response.text()
+    if is_page:
+        # The API's page is drawn by a script.
+        page.locator("main").first.wait_for(state="attached")
+    return is_page
 
 
 # Each control that cannot be hit within 22 pixels of its middle, or of its label's. Links in a sentence are as high as its
