@@ -23,7 +23,7 @@ from memory.backends.embedders import Matrix, Vector, get_embedder, normalised
 from memory.models import Corpus
 from memory.models.documents import Key
 
-INSTALL = "pip install -r requirements/peers.txt"
+INSTALL = ".venv/bin/uv pip install -r requirements/peers.txt"
 SNIPPET_LENGTH = 200
 
 _STORED = """
