@@ -11,6 +11,9 @@ a stranger: their sessions cost nothing. Each key has turns, and a queue of its 
 | a look-up of credentials, by its address | two, for a query each | two |
 | `/healthz` | one | one |
 
+A turn in which a request took longer than a tenth of a second comes back to its caller after three times as long, while
+others are there: who asks for much leaves three quarters of the time to them. Nobody waits for it but the same caller.
+
 So no request waits for a connection, and none is refused for want of one. The time of a request is bounded by
 core/deadlines.py, and rates by core/rate_limits.py, because all processes count them together.
 """
@@ -107,12 +110,13 @@ class Gate:
         self._account_of = account_of
         self.bodies, self.files = Bytes(), Bytes()
         everybody = asyncio.Semaphore(max(1, connections - 4))
+        # How many turns a key has, what it shares with others of its kind, and with all.
         self._shares = {
-            ACCOUNT: (max(2, connections // 8), (everybody,)),
-            STRANGER: (max(1, connections // 8), (asyncio.Semaphore(max(1, connections // 4)), everybody)),
-            LOG_IN: (1, (asyncio.Semaphore(2),)),
-            LOOK_UP: (2, (asyncio.Semaphore(2),)),
-            HEALTH: (1, (asyncio.Semaphore(1),)),
+            ACCOUNT: (max(2, connections // 8), None, everybody),
+            STRANGER: (max(1, connections // 8), asyncio.Semaphore(max(1, connections // 4)), everybody),
+            LOG_IN: (1, asyncio.Semaphore(2), None),
+            LOOK_UP: (2, asyncio.Semaphore(2), None),
+            HEALTH: (1, asyncio.Semaphore(1), None),
         }
         # Only its requests refer to a queue.
         self._queues: WeakValueDictionary[Key, _Queue] = WeakValueDictionary()
@@ -169,7 +173,7 @@ class Gate:
     @asynccontextmanager
     async def turn(self, key: Key) -> AsyncIterator[None]:
         """Waits for a turn of this key. Raises `RateLimited` if its queue is full, after a second."""
-        running, together = self._shares[key[0]]
+        running, of_kind, of_all = self._shares[key[0]]
         most = most_at_once("calls" if key[0] == ACCOUNT else "calls_address")
         queue = self._queues.setdefault(key, _Queue(running, most))
         with ExitStack() as places:
@@ -182,13 +186,21 @@ class Gate:
                 detail = _("%(count)s of your calls are running. Wait for one to end.")
                 raise RateLimited(detail, count=most, retry_after=1) from None
             places.callback(queue.admitted.release)
-            for each in (queue.running, *together):
-                await each.acquire()
-                places.callback(each.release)
+            turns = places.enter_context(ExitStack())
+            for each, stack in ((queue.running, turns), (of_kind, turns), (of_all, places)):
+                if each is not None:
+                    await each.acquire()
+                    stack.callback(each.release)
             present.set((self, key))
             leave.set(places.close)
             known_account.set(int(str(key[1])) if key[0] == ACCOUNT else None)
-            yield
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                pause = 3 * (time.monotonic() - began - 0.1)
+                if of_all is not None and pause > 0 and len(self._queues) > 1:
+                    asyncio.get_running_loop().call_later(min(pause, 3.0), turns.pop_all().close)
 
 
 # The caller of this request, and of the tasks that it leaves behind; None outside the web process.

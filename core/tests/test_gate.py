@@ -100,6 +100,18 @@ async def test_strangers_have_an_eighth_for_an_address_and_a_quarter_together(re
 
 
 @tried
+async def test_who_took_long_waits_three_times_as_long_but_not_when_alone(requests):
+    for beside, running in (([], 2), ([a_scope("account-8")], 0)):
+        begun = requests.begin(*[a_scope("account-7")] * 2)
+        await settled(requests)
+        requests.go.set()
+        await asyncio.gather(*begun)
+        requests.go.clear()
+        requests.begin(*beside)
+        requests.running.clear()
+
+
+@tried
 async def test_visitors_and_wrong_credentials_count_by_their_address(requests):
     requests.begin(*[a_scope(f"visitor-{number}") for number in range(5)])
     requests.begin(*[a_scope(f"wrong-{number}") for number in range(5)])
