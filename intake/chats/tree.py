@@ -7,6 +7,7 @@ conversation's whole tree, by one index-only scan.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -134,21 +135,12 @@ def ancestors(turn: Turn, *, at_most: int) -> list[Turn]:
 
 
 def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
-    """The turns above the first ones of a branch, the nearest first; empty without a branch or if deleted.
-
-    `branched_from` has no foreign key, so rows may form a ring: no conversation is read twice.
-    """
+    """The turns above the first ones of a branch, the nearest first; empty without a branch or if deleted."""
     found: list[Turn] = []
-    visited = {conversation.pk}
-    while conversation.branched_from is not None and len(found) < at_most and len(visited) <= MOST_ORIGINS:
-        if conversation.branched_from in visited:
+    for branch, origin in pairwise(_origins(conversation)) if at_most > 0 else ():
+        found += path_up(origin.user_id, origin.pk, branch.branched_after, at_most=at_most - len(found))
+        if len(found) >= at_most:
             break
-        visited.add(conversation.branched_from)
-        origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
-        if origin is None:
-            break
-        found += path_up(origin.user_id, origin.pk, conversation.branched_after, at_most=at_most - len(found))
-        conversation = origin
     return found
 
 
@@ -174,36 +166,31 @@ def keys_above(turn: Turn) -> list[tuple[UUID, int]]:
 
 
 def _paths_above(turn: Turn) -> Iterator[tuple[Conversation, int | None]]:
-    """The conversations of a path, each with the number at its end: the turn's own, then those that it branched from.
+    """The conversations of a path, each with the number at its end: the turn's own, and those that it branched from."""
+    end = turn.parent_number
+    for conversation in _origins(turn.conversation):
+        yield conversation, end
+        end = conversation.branched_after
+
+
+def _origins(conversation: Conversation) -> Iterator[Conversation]:
+    """The conversation, then those that it branched from, read as far as they are taken.
 
     `branched_from` has no foreign key, so rows may form a ring: no conversation is read twice.
     """
-    conversation, number = turn.conversation, turn.parent_number
-    visited = {conversation.pk}
-    while True:
-        yield conversation, number
-        if conversation.branched_from is None or conversation.branched_from in visited or len(visited) > MOST_ORIGINS:
-            return
-        visited.add(conversation.branched_from)
-        number = conversation.branched_after
-        origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
-        if origin is None:
-            return
-        conversation = origin
+    visited: set[UUID | None] = {None}
+    found: Conversation | None = conversation
+    while found is not None:
+        yield found
+        visited.add(found.pk)
+        goes_on = found.branched_from not in visited and len(visited) <= MOST_ORIGINS
+        found = Conversation.objects.filter(user=found.user_id, pk=found.branched_from).first() if goes_on else None
 
 
 def leads_to(conversation: Conversation, requested: UUID) -> bool:
     """Whether `requested` is this conversation, or one above it; true for a chain too long to read."""
-    visited = {conversation.pk}
-    while conversation.pk != requested and conversation.branched_from is not None:
-        if conversation.branched_from == requested or len(visited) > MOST_ORIGINS:
-            return True
-        origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
-        if origin is None or origin.pk in visited:
-            return False
-        visited.add(origin.pk)
-        conversation = origin
-    return conversation.pk == requested
+    line = list(_origins(conversation))
+    return len(line) >= MOST_ORIGINS or any(requested in (each.pk, each.branched_from) for each in line)
 
 
 def path_up(user_id: int | None, conversation_id: UUID, number: int | None, *, at_most: int) -> list[Turn]:
