@@ -14,10 +14,11 @@ import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import pytest
+from django.conf import LazySettings
 
 from config.stack import StackError
 from testing.cluster import cluster_urls, make_roles_everywhere
@@ -38,6 +39,25 @@ PROCESSOR_SECONDS = "processor seconds"
 SLOWEST = 30
 # Named by pytest-xdist in the environment of a process that it has started.
 WORKER = "PYTEST_XDIST_WORKER"
+
+
+_set = LazySettings.__setattr__
+
+
+def _exchange(settings: LazySettings, name: str, value: Any) -> None:
+    """Where a test overrides settings. Django's own setter removes all of them before it sets the others, and a thread
+    of the product that reads one at this moment would fail.
+    """
+    if name != "_wrapped":
+        return _set(settings, name, value)
+    values = vars(settings)
+    values[name] = value
+    for read in {*values} - {name}:
+        values.pop(read, None)
+    return None
+
+
+LazySettings.__setattr__ = _exchange  # type: ignore[assignment, method-assign]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,14 +1,18 @@
 """In how many processes the suite runs, on whose servers, and what one test leaves for the next."""
 
+import gc
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import psutil
 import pytest
 from django.conf import settings
 from django.db import connection, transaction
+from django.test import override_settings
 
 from intake.models import User
 from intake.tests.factories import a_person
@@ -146,3 +150,13 @@ def test_a_test_changes_copies_of_kept_rows_and_the_change_is_undone(somebody_ke
 @pytest.mark.django_db
 def test_rows_that_were_kept_are_gone_for_a_test_that_does_not_ask_for_them():
     assert not User.objects.exists()
+
+
+def test_threads_read_settings_while_a_test_overrides_them(request):
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-6)
+    with ThreadPoolExecutor() as pool:
+        overriding = pool.submit(lambda: [override_settings(DEBUG=True)(gc.isenabled)() for _ in range(4_000)])
+        while not overriding.done():
+            assert settings.REDIS_URL
+    overriding.result()
