@@ -20,7 +20,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from django.utils.safestring import mark_safe
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_safe
 from django.views.generic import FormView
@@ -39,7 +38,6 @@ from intake.accounts.identity import is_registered, tell_what_came_along, visito
 from intake.accounts.sessions import REGISTERED
 
 
-@never_cache
 @require_safe
 def phone(request: HttpRequest) -> HttpResponse:
     """Where another device on the network opens this installation: as a link, and as a code for its camera.
@@ -92,7 +90,7 @@ def log_out(request: HttpRequest) -> HttpResponse:
     return response
 
 
-@method_decorator([sensitive_post_parameters("password"), never_cache, login_not_required], name="dispatch")
+@method_decorator([sensitive_post_parameters("password"), login_not_required], name="dispatch")
 class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-arg]
     template_name = "intake/register.html"
     form_class = RegisterForm

@@ -5,25 +5,17 @@ from typing import Any
 
 from allauth.account.models import EmailAddress
 from django.conf import settings as django_settings
-from django.contrib import messages
 from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from chat.agent.search_engines import chosen_engine
-from chat.pages.common import page_with_form
-from chat.pages.forms import (
-    AnswersForm,
-    DeleteAccountForm,
-    LanguageForm,
-    TimeZoneForm,
-    TitlesForm,
-)
+from chat.pages.common import done, page_with_form
+from chat.pages.forms import AnswersForm, DeleteAccountForm, LanguageForm, TimeZoneForm, TitlesForm
 from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
@@ -41,19 +33,17 @@ from memory import quotas
 LONGEST_PART, MOST_PARTS = 20, 4
 
 
-@never_cache
 @page_with_form
 def account(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
     form = TimeZoneForm(request.POST or None, initial={"time_zone": user.time_zone})
-    if request.method == "POST" and form.is_valid():
+    if form.is_valid():
         user.time_zone = form.cleaned_data["time_zone"]
         user.save(update_fields=["time_zone"])
         return _saved(request)
     return _page(request, time_zone_form=form)
 
 
-@never_cache
 @require_POST
 def titles(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
@@ -67,7 +57,6 @@ def titles(request: HttpRequest) -> HttpResponse:
     return _saved(request)
 
 
-@never_cache
 @require_POST
 def pages(request: HttpRequest) -> HttpResponse:
     """Whether the pages that answers read on the web are kept."""
@@ -77,7 +66,6 @@ def pages(request: HttpRequest) -> HttpResponse:
     return _saved(request)
 
 
-@never_cache
 @require_POST
 def language(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
@@ -89,7 +77,6 @@ def language(request: HttpRequest) -> HttpResponse:
     return _saved(request)
 
 
-@never_cache
 @require_POST
 def answers(request: HttpRequest) -> HttpResponse:
     """The user's default model and instructions."""
@@ -106,11 +93,9 @@ def _saved(request: HttpRequest) -> HttpResponse:
     """The page again; the sentence alone for a script that saves a choice when it changes."""
     if request.headers.get("X-Recollect-Part") == "saved":
         return HttpResponse(_("Saved."), content_type="text/plain; charset=utf-8")
-    messages.success(request, _("Saved."))
-    return redirect("intake:account")
+    return done(request, _("Saved."), "intake:account")
 
 
-@never_cache
 @require_POST
 def home_parts(request: HttpRequest) -> HttpResponse:
     """Hide a part of the home page, by its name in `hide`, or show all again. Raises `InvalidInput`."""
@@ -124,7 +109,6 @@ def home_parts(request: HttpRequest) -> HttpResponse:
     return redirect("intake:home")
 
 
-@never_cache
 @sensitive_post_parameters("password")
 @require_POST
 def delete_account(request: HttpRequest) -> HttpResponse:
@@ -137,11 +121,8 @@ def delete_account(request: HttpRequest) -> HttpResponse:
         return _page(request, delete_form=form)
     deleted = deleting.delete_account(user=user)
     logout(request)
-    context = {
-        "deleted_at": timezone.now(),
-        "rows": [(_(name), number) for name, number in deleted.items()],
-        "also": deleting.ALSO,
-    }
+    rows = [(_(name), number) for name, number in deleted.items()]
+    context = {"deleted_at": timezone.now(), "rows": rows, "also": deleting.ALSO}
     response = render(request, "intake/account/deleted.html", context)
     # The browser's own store keeps drafts that were not sent.
     response["Clear-Site-Data"] = '"cache", "storage"'
@@ -167,10 +148,9 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
         preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
     # Also where the search was switched off again.
     context["keeps_pages"] = preferences.keeps_pages if chosen_engine() or not preferences.keeps_pages else None
-    if not is_recall_mode() and "answers_form" not in forms:
-        initial = {"model": preferences.model, "how_to_answer": preferences.how_to_answer}
-        context["answers_form"] = AnswersForm(initial=initial, caller=caller_of(request))
     if not is_recall_mode():
+        initial = {"model": preferences.model, "how_to_answer": preferences.how_to_answer}
+        context.setdefault("answers_form", AnswersForm(initial=initial, caller=caller_of(request)))
         chosen = {"titles_by_model": user.titles_by_model, "proposes": user.proposes_since is not None}
         context["titles_form"] = TitlesForm(initial=chosen)
     return render(request, "intake/account.html", context)

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -14,7 +13,6 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from agent_tools.authentication import (
@@ -39,9 +37,7 @@ from agent_tools.tools.context import (
     session_context,
     text_of,
 )
-from chat.pages.common import ServiceForm, page_that_searches, page_with_form, show
-from core import rate_limits
-from core.errors import InvalidInput
+from chat.pages.common import ServiceForm, count_search, done, page_that_searches, page_with_form, show
 from core.ids import parse_id
 from core.isolation.acting import acting_as
 from core.text import in_page_language
@@ -55,66 +51,16 @@ from memory.left_out import bring_back, leave_out
 from memory.models.documents import MAX_PROJECT_LENGTH
 
 PLACEHOLDER = "YOUR_TOKEN"
-
-
-def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[tuple[str, str, str]]:
-    """The name of each client, where its text goes, and the text.
-
-    `address`: the server's, such as `https://recollect.example`, without a slash at its end.
-    """
-    return [
-        ("Claude Code", gettext_noop("Run in a terminal."), _claude_code(address, secret)),
-        (
-            "Claude Desktop",
-            gettext_noop("Add to claude_desktop_config.json; needs Node."),
-            _claude_desktop(address, secret),
-        ),
-        ("Cursor", gettext_noop("Add to ~/.cursor/mcp.json."), _cursor(address, secret)),
-        ("curl", gettext_noop("Run in a terminal."), _curl(address, secret)),
-        ("OpenAI function calling", gettext_noop("Python; pip install openai."), _openai(address, secret)),
-        ("Anthropic tool use", gettext_noop("Python; pip install anthropic."), _anthropic(address, secret)),
-    ]
-
-
-def _claude_code(address: str, secret: str) -> str:
-    command = "claude mcp add --scope user --transport http recollect"
-    return f'{command} {address}/mcp \\\n  --header "Authorization: Bearer {secret}"'
-
-
-def _claude_desktop(address: str, secret: str) -> str:
-    # The variable contains the space after the colon: on some systems an argument with a space is split.
-    server = {
-        "command": "npx",
-        "args": ["-y", "mcp-remote", f"{address}/mcp", "--header", "Authorization:${RECOLLECT_AUTHORIZATION}"],
-        "env": {"RECOLLECT_AUTHORIZATION": f"Bearer {secret}"},
-    }
-    return json.dumps({"mcpServers": {"recollect": server}}, indent=2)
-
-
-def _cursor(address: str, secret: str) -> str:
-    server = {"url": f"{address}/mcp", "headers": {"Authorization": f"Bearer {secret}"}}
-    return json.dumps({"mcpServers": {"recollect": server}}, indent=2)
-
-
-def _curl(address: str, secret: str) -> str:
-    return (
-        f"curl {address}/api/v1/tools/search_chat_history/ \\\n"
-        f'  -H "Authorization: Bearer {secret}" \\\n'
-        '  -H "Content-Type: application/json" \\\n'
-        '  -d \'{"query": "the restaurant for the anniversary", "mode": "hybrid"}\''
-    )
-
-
-def _calling(address: str, secret: str, vendor: str) -> str:
-    return f'''import json
+# In Python: the address, the token and the vendor's name.
+_CALLING = """import json
 import urllib.error
 import urllib.request
 
-ADDRESS, TOKEN = "{address}", "{secret}"
+ADDRESS, TOKEN = "%s", "%s"
 
 
 def ask(path, body=None):
-    headers = {{"Authorization": f"Bearer {{TOKEN}}", "Content-Type": "application/json"}}
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     request = urllib.request.Request(ADDRESS + path, body and body.encode(), headers)
     try:
         with urllib.request.urlopen(request) as response:
@@ -123,45 +69,81 @@ def ask(path, body=None):
         return error.read().decode()
 
 
-tools = json.loads(ask("/api/v1/tools/?format={vendor}"))["tools"]
-'''
+tools = json.loads(ask("/api/v1/tools/?format=%s"))["tools"]
+"""
+_OPENAI = """from openai import OpenAI
 
-
-def _openai(address: str, secret: str) -> str:
-    return f"""from openai import OpenAI
-
-{_calling(address, secret, "openai")}
+%s
 client = OpenAI()
-messages = [{{"role": "user", "content": "What did I decide about the kitchen?"}}]
+messages = [{"role": "user", "content": "What did I decide about the kitchen?"}]
 while True:
     answer = client.chat.completions.create(model="gpt-5-mini", messages=messages, tools=tools).choices[0].message
     messages.append(answer)
     if not answer.tool_calls:
         break
     for call in answer.tool_calls:
-        result = ask(f"/api/v1/tools/{{call.function.name}}/", call.function.arguments)
-        messages.append({{"role": "tool", "tool_call_id": call.id, "content": result}})
+        result = ask(f"/api/v1/tools/{call.function.name}/", call.function.arguments)
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 print(answer.content)
 """
+_ANTHROPIC = """import anthropic
 
-
-def _anthropic(address: str, secret: str) -> str:
-    return f"""import anthropic
-
-{_calling(address, secret, "anthropic")}
+%s
 client = anthropic.Anthropic()
-messages = [{{"role": "user", "content": "What did I decide about the kitchen?"}}]
+messages = [{"role": "user", "content": "What did I decide about the kitchen?"}]
 while True:
     answer = client.messages.create(model="claude-sonnet-4-5", max_tokens=1024, messages=messages, tools=tools)
-    messages.append({{"role": "assistant", "content": answer.content}})
+    messages.append({"role": "assistant", "content": answer.content})
     calls = [block for block in answer.content if block.type == "tool_use"]
     if not calls:
         break
-    results = [(call.id, ask(f"/api/v1/tools/{{call.name}}/", json.dumps(call.input))) for call in calls]
-    blocks = [{{"type": "tool_result", "tool_use_id": id_, "content": result}} for id_, result in results]
-    messages.append({{"role": "user", "content": blocks}})
+    results = [(call.id, ask(f"/api/v1/tools/{call.name}/", json.dumps(call.input))) for call in calls]
+    blocks = [{"type": "tool_result", "tool_use_id": id_, "content": result} for id_, result in results]
+    messages.append({"role": "user", "content": blocks})
 print(answer.content[0].text)
 """
+
+
+def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[tuple[str, str, str]]:
+    """The name of each client, where its text goes, and the text.
+
+    `address`: the server's, such as `https://recollect.example`, without a slash at its end.
+    """
+    bearer = f"Bearer {secret}"
+    in_terminal, add_by_claude = gettext_noop("Run in a terminal."), "claude mcp add --scope user --transport http"
+    # The variable contains the space after the colon: on some systems an argument with a space is split.
+    desktop = {
+        "command": "npx",
+        "args": ["-y", "mcp-remote", f"{address}/mcp", "--header", "Authorization:${RECOLLECT_AUTHORIZATION}"],
+        "env": {"RECOLLECT_AUTHORIZATION": bearer},
+    }
+    cursor = {"url": f"{address}/mcp", "headers": {"Authorization": bearer}}
+    to_desktop, to_cursor = (
+        json.dumps({"mcpServers": {"recollect": server}}, indent=2) for server in (desktop, cursor)
+    )
+    code = f'{add_by_claude} recollect {address}/mcp \\\n  --header "Authorization: {bearer}"'
+    by_curl = (
+        f"curl {address}/api/v1/tools/search_chat_history/ \\\n"
+        f'  -H "Authorization: {bearer}" \\\n'
+        '  -H "Content-Type: application/json" \\\n'
+        '  -d \'{"query": "the restaurant for the anniversary", "mode": "hybrid"}\''
+    )
+    return [
+        ("Claude Code", in_terminal, code),
+        ("Claude Desktop", gettext_noop("Add to claude_desktop_config.json; needs Node."), to_desktop),
+        ("Cursor", gettext_noop("Add to ~/.cursor/mcp.json."), to_cursor),
+        ("curl", in_terminal, by_curl),
+        (
+            "OpenAI function calling",
+            gettext_noop("Python; pip install openai."),
+            _OPENAI % (_CALLING % (address, secret, "openai")),
+        ),
+        (
+            "Anthropic tool use",
+            gettext_noop("Python; pip install anthropic."),
+            _ANTHROPIC % (_CALLING % (address, secret, "anthropic")),
+        ),
+    ]
 
 
 SCOPES = [(scope.value, _(meaning)) for scope, meaning in MEANINGS.items()]
@@ -205,60 +187,47 @@ class TokenForm(ServiceForm):
     )
 
 
-@never_cache
 @page_with_form
 @requires_recent_proof(methods=("POST",))
 def tokens(request: HttpRequest) -> HttpResponse:
-    if request.method != "POST":
-        return _page(request, TokenForm())
-    form, made = TokenForm(request.POST), None
+    form, made = TokenForm(request.POST or None), None
     if form.is_valid():
         scopes = [TokenScope(scope) for scope in form.cleaned_data["scopes"]]
         made = _made(request, form, scopes=scopes, days=form.cleaned_data["days"])
     # The secret is only in this response, so there is no redirect; reloading creates another token.
-    return _page(request, TokenForm() if made else form, made=made)
+    secret = made.secret if made else PLACEHOLDER
+    context = {
+        "form": TokenForm() if made else form,
+        "made": made,
+        "tokens": list_tokens(user=person_of(request)),
+        "snippets": snippets(address=origin_of(request), secret=secret),
+    }
+    return render(request, "agent_tools/tokens.html", context)
 
 
-@never_cache
 @require_POST
 def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
     revoke_token(user=person_of(request), token_id=token_id)
-    messages.success(request, _("Revoked. Its users are cut off within seconds."))
-    return HttpResponseRedirect(_page_before(request))
+    return done(request, _("Revoked. Its users are cut off within seconds."), _page_before(request))
 
 
-@never_cache
 @require_POST
 def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
     end_connection(user=person_of(request), connection_id=connection_id)
-    messages.success(request, _("Ended. The agent is out within seconds."))
-    return HttpResponseRedirect(_page_before(request))
+    return done(request, _("Ended. The agent is out within seconds."), _page_before(request))
 
 
 def _page_before(request: HttpRequest) -> str:
     page = request.POST.get("page")
-    return reverse(f"agent_tools:{page if page in ('agents', 'apps') else 'tokens'}")
+    return f"agent_tools:{page if page in ('agents', 'apps') else 'tokens'}"
 
 
 def _made(request: HttpRequest, form: ServiceForm, **about: Any) -> TokenMade | None:
     """None if the valid form has an error now."""
     about |= {name: form.cleaned_data[name] for name in ("name", "project")}
-    try:
+    with form.complaining():
         return create_token(user=person_of(request), is_bound=form.cleaned_data["bound"], **about)
-    except InvalidInput as error:
-        form.complain(error)
-        return None
-
-
-def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = None) -> HttpResponse:
-    address = origin_of(request)
-    context = {
-        "form": form,
-        "made": made,
-        "tokens": list_tokens(user=person_of(request)),
-        "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
-    }
-    return render(request, "agent_tools/tokens.html", context)
+    return None
 
 
 TOOLS = _("All tools.")
@@ -276,7 +245,6 @@ CLIENTS = [
 DAYS_OF_SENT = 30
 
 
-@never_cache
 @require_safe
 def agents(request: HttpRequest) -> HttpResponse:
     user, now = person_of(request), timezone.now()
@@ -324,11 +292,10 @@ class AppForm(ServiceForm):
     )
 
 
-@never_cache
 @page_with_form
 @requires_recent_proof(methods=("POST",))
 def apps(request: HttpRequest) -> HttpResponse:
-    form, made = AppForm(request.POST if request.method == "POST" else None), None
+    form, made = AppForm(request.POST or None), None
     if form.is_valid():
         made = _made(request, form, scopes=[TokenScope.CHAT], keeps=Keeps(form.cleaned_data["keeps"]))
     tokens = [token for token in list_tokens(user=person_of(request)) if TokenScope.CHAT in token.scopes]
@@ -401,24 +368,16 @@ def context(request: HttpRequest) -> HttpResponse:
     """Without a prompt the beginning of a session. Looking at it counts as given to no session."""
     form = ContextForm(request.GET or None)
     lines: list[ContextLine] = []
-    user, now = person_of(request), timezone.now()
-    if not form.is_bound or form.is_valid():
+    if not form.errors:
         asked = form.cleaned_data if form.is_bound else {}
-        about: dict[str, Any] = {"user": user, "session": None, "now": now, "project": asked.get("project") or None}
-        about["max_tokens"] = int(asked.get("tokens") or USUAL_TOKENS)
+        about: dict[str, Any] = {"user": person_of(request), "session": None, "now": timezone.now()}
+        about |= {"project": asked.get("project") or None, "max_tokens": int(asked.get("tokens") or USUAL_TOKENS)}
         query = asked.get("query", "").strip()
-        rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
+        count_search(request)
         lines = prompt_context(query=query, **about) if query else session_context(**about)
-    tokens = tokens_of(text_of(lines))
-    values: dict[str, Any] = {
-        "form": form,
-        "lines": [_shown(line) for line in lines],
-        "tokens": tokens,
-        "address": request.get_full_path(),
-        "tab": "context",
-    }
+    values: dict[str, Any] = {"form": form, "lines": [*map(_shown, lines)], "tokens": tokens_of(text_of(lines))}
     with acting_as(caller_of(request)):
-        return show(request, "agent_tools/context.html", **values)
+        return show(request, "agent_tools/context.html", address=request.get_full_path(), tab="context", **values)
 
 
 def _shown(line: ContextLine) -> tuple[str, str, str, str]:
@@ -427,7 +386,6 @@ def _shown(line: ContextLine) -> tuple[str, str, str, str]:
     return line.text, line.path, in_page_language(line.why) if line.why else "", line.digest if is_alone else ""
 
 
-@never_cache
 @require_POST
 def change_context(request: HttpRequest) -> HttpResponse:
     """Leave the line with the digest in `leave` out for good, or bring that in `bring` back; all, if it is empty.
@@ -438,11 +396,10 @@ def change_context(request: HttpRequest) -> HttpResponse:
     chat = parse_id(request.POST["of"]) if request.POST.get("of") else None
     if bring is None:
         leave_out(user=user, digest=leave, conversation_id=chat)
-        of_chat, of_all = _("Left out of this chat."), _("Left out. No agent and no chat gets it any more.")
-        messages.success(request, of_chat if chat else of_all)
+        said = _("Left out of this chat.") if chat else _("Left out. No agent and no chat gets it any more.")
     else:
         bring_back(user=user, digest=bring, conversation_id=chat)
-        messages.success(request, _("Brought back."))
+        said = _("Brought back.")
     before = request.POST.get("next", "")
     is_ours = before.startswith("/") and ".." not in before and url_has_allowed_host_and_scheme(before, None)
-    return HttpResponseRedirect(before if is_ours else reverse("context"))
+    return done(request, said, before if is_ours else "context")

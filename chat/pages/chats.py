@@ -25,7 +25,6 @@ from django.utils import timezone, translation
 from django.utils.cache import patch_cache_control
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
@@ -157,7 +156,7 @@ def personal_page(view: View[P]) -> View[P]:
                 raise
             return log_in_to_see(request)
 
-    return login_not_required(never_cache(require_safe(wrapper)))
+    return login_not_required(require_safe(wrapper))
 
 
 @personal_page
@@ -177,7 +176,6 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 @login_not_required
-@never_cache
 @page_with_form
 def share(request: HttpRequest) -> HttpResponse:
     """What another app shares with the installed one, where the service worker (`intake/worker.js`) has not caught it.

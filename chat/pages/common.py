@@ -1,10 +1,8 @@
-"""What the memory pages share: access, links, and the forms.
-
-Shared code of the memory pages: access, days in addresses, and links to results.
-"""
+"""What the pages share: access, days in addresses, links to results, and the forms."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from functools import wraps
 from http import HTTPStatus
@@ -12,20 +10,21 @@ from typing import Any, Concatenate, ParamSpec, Self
 from uuid import UUID
 
 from django import forms
+from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import format_lazy
 from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from core.errors import NotFound, RecollectError
+from core import rate_limits
+from core.errors import InvalidInput, NotFound, TooLarge
 from core.isolation.acting import acting_as
 from core.text import in_page_language
 from core.validation import NO_DAY, parse_day
@@ -48,7 +47,7 @@ page_with_form = require_http_methods(["GET", "HEAD", "POST"])
 
 
 def personal_form(view: View[P]) -> View[P]:
-    """Also for visitors. Never cached."""
+    """Also for visitors."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -56,7 +55,7 @@ def personal_form(view: View[P]) -> View[P]:
         with acting_as(caller_of(request)):
             return view(request, *args, **kwargs)
 
-    return login_not_required(never_cache(page_with_form(wrapper)))
+    return login_not_required(page_with_form(wrapper))
 
 
 def page_for_registered(view: View[P]) -> View[P]:
@@ -87,11 +86,24 @@ def page_that_searches(view: View[P]) -> View[P]:
         with timezone.override(person_of(request).zone):
             return view(request, *args, **kwargs)
 
-    return login_not_required(never_cache(page_with_form(wrapper)))
+    return login_not_required(page_with_form(wrapper))
 
 
-def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:
-    return render(request, template, context, status=status)
+def show(request: HttpRequest, template: str, *, status: int | None = None, **context: Any) -> HttpResponse:
+    """With the status of its form, unless another is named."""
+    form = context.get("form")
+    return render(request, template, context, status=status or getattr(form, "status", None))
+
+
+def done(request: HttpRequest, sentence: Any, to: str, *names: Any) -> HttpResponse:
+    """The sentence is shown on the page to which this redirects."""
+    messages.success(request, sentence)
+    return redirect(to, *names)
+
+
+def count_search(request: HttpRequest) -> None:
+    """Raises `RateLimited`."""
+    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
 
 
 def _tell_visitor(request: HttpRequest) -> HttpResponse:
@@ -101,12 +113,9 @@ def _tell_visitor(request: HttpRequest) -> HttpResponse:
     # A page that only accepts POST cannot be reopened by its address alone.
     back = request.get_full_path()
     status = HTTPStatus.UNAUTHORIZED if is_sending else HTTPStatus.OK
-    return show(request, "memory/visitor.html", status=status, unsaved=unsaved, back=back, tab=_place(request))
-
-
-def _place(request: HttpRequest) -> str:
-    first = request.path_info.split("/")[1]
-    return first if first in ("search", "import") else "memory"
+    place = request.path_info.split("/")[1]
+    tab = place if place in ("search", "import") else "memory"
+    return show(request, "memory/visitor.html", status=status, unsaved=unsaved, back=back, tab=tab)
 
 
 def day_of(text: str) -> date:
@@ -160,10 +169,6 @@ def place_in_words(place: str) -> str:
     return gettext(_PLACES[found[3]]) % {"first": found[4], "last": found[5]}
 
 
-def logs_path(project: str = "") -> str:
-    return reverse("memory:logs", query={"project": project} if project else None)
-
-
 LONGEST_QUERY = 10_000
 SCOPES = [
     (HistoryScope.ALL.value, _("Everything")),
@@ -177,14 +182,31 @@ SCOPES = [
 
 
 class ServiceForm(forms.Form):
-    """Puts the services' errors beside their fields."""
+    """Puts the services' errors beside their fields. `span`: its fields of a first and of a last day."""
 
-    def complain(self, error: RecollectError, field: str = "") -> HTTPStatus:
-        """Returns the status of the page. `field` is the one of an error that names none."""
-        for name, sentences in (error.errors or {field: [error.detail]}).items():
-            for sentence in sentences:
-                self.add_error(name if name in self.fields else None, in_page_language(sentence))
-        return error.status
+    span: tuple[str, ...] = ()
+    refused: HTTPStatus | None = None
+
+    @property
+    def status(self) -> HTTPStatus | None:
+        """Of a page that shows the form."""
+        return self.refused or (HTTPStatus.BAD_REQUEST if self.errors else None)
+
+    @contextmanager
+    def complaining(self, field: str = "") -> Iterator[None]:
+        """An error of the service ends what is within, and stands on the form. `field`: of one that names none."""
+        try:
+            yield
+        except (InvalidInput, TooLarge) as error:
+            self.refused = error.status
+            for name, sentences in (error.errors or {field: [error.detail]}).items():
+                for sentence in sentences:
+                    self.add_error(name if name in self.fields else None, in_page_language(sentence))
+
+    def clean(self) -> None:
+        days: list[Any] = [self.cleaned_data.get(name) for name in self.span]
+        if all(days) and days != sorted(days):
+            self.add_error(self.span[-1], _("The last day is before the first one."))
 
 
 class DayField(forms.Field):
@@ -226,6 +248,7 @@ class TextField(forms.CharField):
 
 
 class SearchForm(ServiceForm):
+    span = ("from", "to")
     q = forms.CharField(required=False, max_length=LONGEST_QUERY, label=_("Search"))
     scope = forms.ChoiceField(
         choices=SCOPES,
@@ -250,11 +273,6 @@ class SearchForm(ServiceForm):
     def chosen_scope(self) -> str:
         return str(self["scope"].value() or HistoryScope.ALL.value)
 
-    def clean(self) -> None:
-        first, last = self.cleaned_data.get("from"), self.cleaned_data.get("to")
-        if first and last and first > last:
-            self.add_error("to", _("The last day is before the first one."))
-
 
 class DocumentForm(ServiceForm):
     content = TextField(longest=MAX_DOCUMENT_LENGTH, required=False, label=_("Content"))
@@ -268,9 +286,6 @@ class AppendForm(ServiceForm):
 
 class DayForm(ServiceForm):
     date = DayField(label=_("Day"), error_messages={"required": _("Choose a day.")})
-
-
-FACTS = ("valid_from", "valid_until")
 
 
 TODO, NOTE = "todo", "note"
@@ -300,6 +315,8 @@ class TypeSelect(forms.Select):
 
 
 class RecordForm(ServiceForm):
+    # Facts, which only some records have.
+    span = ("valid_from", "valid_until")
     content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Enter some text.")})
     type = forms.CharField(
         max_length=MAX_LABEL_LENGTH,
@@ -330,21 +347,15 @@ class RecordForm(ServiceForm):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Those that only some records have."""
-        return {name: self.cleaned_data[name] for name in FACTS}
+        return {name: self.cleaned_data[name] for name in self.span}
 
     @property
     def fields_of_facts(self) -> list[forms.BoundField]:
-        return [self[name] for name in FACTS]
-
-    def clean(self) -> None:
-        first, last = self.cleaned_data.get("valid_from"), self.cleaned_data.get("valid_until")
-        if first and last and first > last:
-            self.add_error("valid_until", _("The last day is before the first one."))
+        return [self[name] for name in self.span]
 
     @classmethod
     def of(cls, record: RecordOutput, **written: str) -> Self:
-        held = {name: getattr(record, name) for name in ("content", "type", "project_id", "state", *FACTS)}
+        held = {name: getattr(record, name) for name in ("content", "type", "project_id", "state", *cls.span)}
         return cls(initial={**held, "tags": ", ".join(record.tags), **written})
 
 

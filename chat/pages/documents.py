@@ -1,4 +1,4 @@
-"""Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
+"""Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, edit, and their earlier versions.
 
 An edit carries the state that was read, so that no other change is overwritten.
 """
@@ -7,8 +7,8 @@ from datetime import date
 from http import HTTPStatus
 from typing import Any
 
-from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -20,12 +20,12 @@ from chat.pages.common import (
     DayForm,
     DocumentForm,
     day_of,
-    logs_path,
+    done,
     page_for_registered,
     project_of,
     show,
 )
-from core.errors import Conflict, InvalidInput, NotFound, TooLarge
+from core.errors import Conflict, NotFound
 from intake.accounts.identity import person_of
 from intake.models import Conversation, User
 from memory import documents
@@ -41,55 +41,42 @@ def logs(request: HttpRequest) -> HttpResponse:
     user, project = person_of(request), project_of(request)
     form = DayForm(request.GET if "date" in request.GET else None, initial={"date": timezone.localdate()})
     if form.is_valid():
-        return HttpResponseRedirect(document_path(form.cleaned_data["date"], project=project))
+        return redirect(document_path(form.cleaned_data["date"], project=project))
     before = request.GET.get("before")
     found = documents.list_daily_logs(user=user, project=project, before=day_of(before) if before else None, limit=50)
-    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
     lines = documents.first_lines(user=user, project=project, days=[each.date for each in found.logs])
     today = timezone.localdate()
     shown = [(each, lines.get(each.date, ""), document_path(each.date, project=project)) for each in found.logs]
     context: dict[str, Any] = {"found": found, "form": form, "append": AppendForm(), "logs": shown}
-    return show_document(request, "memory/logs.html", today, status=status, **context)
+    return _show(request, "memory/logs.html", today, **context)
 
 
 @page_for_registered
 def log(request: HttpRequest, date: str) -> HttpResponse:
     """Of any day: a POST appends to its log, or starts one."""
     day, project, user = day_of(date), project_of(request), person_of(request)
-    form, status = AppendForm(), HTTPStatus.OK
-    if request.method == "POST":
-        form, status = AppendForm(request.POST), HTTPStatus.BAD_REQUEST
-        if form.is_valid():
-            try:
-                text = form.cleaned_data["text"]
-                documents.append(user=user, day=day, project=project, text=text, now=timezone.now())
-            except (InvalidInput, TooLarge) as error:
-                status = form.complain(error, "text")
-            else:
-                messages.success(request, _("Added."))
-                return HttpResponseRedirect(document_path(day, project=project))
-    context = {"document": _present(user, day, project), "paths": _paths(day, project, "move", "delete"), "form": form}
-    return show_document(request, "memory/log.html", day, status=status, **context)
+    form = AppendForm(request.POST or None)
+    if form.is_valid():
+        with form.complaining("text"):
+            documents.append(user=user, day=day, project=project, now=timezone.now(), **form.cleaned_data)
+            return done(request, _("Added."), document_path(day, project=project))
+    document, paths = _present(user, day, project), _paths(day, project, "move", "delete")
+    return _show(request, "memory/log.html", day, document=document, paths=paths, form=form)
 
 
 @page_for_registered
 def delete_log(request: HttpRequest, date: str) -> HttpResponse:
     """Only in the state that the user saw: newer text must be read first."""
-    day, project = day_of(date), project_of(request)
-    document = documents.read(user=person_of(request), day=day, project=project)
-    has_changed = False
+    user, day, project = person_of(request), day_of(date), project_of(request)
+    document, status = documents.read(user=user, day=day, project=project), None
     if request.method == "POST":
         try:
-            state = request.POST.get("state", "")
-            documents.delete(user=person_of(request), day=day, project=project, expected=[state])
+            documents.delete(user=user, day=day, project=project, expected=[request.POST.get("state", "")])
+            to = reverse("memory:logs", query={"project": project} if project else None)
+            return done(request, _("Log deleted."), to)
         except Conflict:
-            has_changed = True
-        else:
-            messages.success(request, _("Log deleted."))
-            return HttpResponseRedirect(logs_path(project))
-    status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
-    context: dict[str, Any] = {"document": document, "has_changed": has_changed}
-    return show_document(request, "memory/delete_log.html", day, status=status, **context)
+            status = HTTPStatus.CONFLICT
+    return _show(request, "memory/delete_log.html", day, status=status, document=document)
 
 
 @require_safe
@@ -100,19 +87,16 @@ def memory(request: HttpRequest) -> HttpResponse:
     boxes = []
     for key, day in (("who", ABOUT_ME), ("holds", None)) if not project else (("holds", None),):
         document = _present(person_of(request), day, project)
-        paths = _paths(day, project)
-        boxes.append({"key": key, "document": document, "content": document.content if document else "", **paths})
+        boxes.append({"key": key, "document": document, **_paths(day, project)})
     left_out = {} if project else _left_out(person_of(request))
-    return show_document(
-        request, "memory/document.html", None, boxes=boxes, **_memories_beside(request, None), **left_out
-    )
+    return _show(request, "memory/document.html", None, boxes=boxes, **_memories_beside(request, None), **left_out)
 
 
 @require_safe
 @page_for_registered
 def about(request: HttpRequest) -> HttpResponse:
     """The former address of the first box, which links of results and agents still have."""
-    return HttpResponsePermanentRedirect(f"{reverse('memory:memory')}#who")
+    return redirect(f"{reverse('memory:memory')}#who", permanent=True)
 
 
 def _left_out(user: User) -> dict[str, Any]:
@@ -134,23 +118,16 @@ def _left_out(user: User) -> dict[str, Any]:
 @page_for_registered
 def move_log(request: HttpRequest, date: str) -> HttpResponse:
     day, project, user = day_of(date), project_of(request), person_of(request)
-    document = documents.read(user=user, day=day, project=project)
-    form, status = DayForm(request.POST or None), HTTPStatus.OK
-    if request.method == "POST":
-        status = HTTPStatus.BAD_REQUEST
-        if form.is_valid():
-            to, state = form.cleaned_data["date"], request.POST.get("state", "")
-            try:
+    document, form, status = documents.read(user=user, day=day, project=project), DayForm(request.POST or None), None
+    if form.is_valid():
+        to, state = form.cleaned_data["date"], request.POST.get("state", "")
+        try:
+            with form.complaining("date"):
                 documents.move(user=user, day=day, project=project, to=to, expected=[state], now=timezone.now())
-            except (InvalidInput, TooLarge) as error:
-                status = form.complain(error, "date")
-            except Conflict:
-                status = HTTPStatus.CONFLICT
-            else:
-                messages.success(request, _("The log is moved."))
-                return HttpResponseRedirect(document_path(to, project=project))
-    context = {"document": document, "form": form, "has_changed": status == HTTPStatus.CONFLICT}
-    return show_document(request, "memory/move_log.html", day, status=status, **context)
+                return done(request, _("The log is moved."), document_path(to, project=project))
+        except Conflict:
+            status = HTTPStatus.CONFLICT
+    return _show(request, "memory/move_log.html", day, status=status, document=document, form=form)
 
 
 @page_for_registered
@@ -161,25 +138,20 @@ def edit(request: HttpRequest, date: str = "", day: DocumentDay = None) -> HttpR
     present = _present(user, day, project)
     if digest := request.GET.get("line"):
         return _edit_line(request, day, present, digest)
-    if request.method != "POST":
-        return _editor(request, day, _form_of(present), present)
-    form, status = DocumentForm(request.POST), HTTPStatus.BAD_REQUEST
+    form = DocumentForm(request.POST) if request.method == "POST" else _form_of(present)
     if form.is_valid():
         content, state = form.cleaned_data["content"], form.cleaned_data["state"]
         where: dict[str, Any] = {"user": user, "day": day, "project": project, "now": timezone.now()}
         try:
-            if state:
-                documents.replace(**where, content=content, expected=[state])
-            else:
-                documents.create(**where, content=content)
-        except InvalidInput as error:
-            status = form.complain(error)
+            with form.complaining():
+                if state:
+                    documents.replace(**where, content=content, expected=[state])
+                else:
+                    documents.create(**where, content=content)
+                return done(request, _("Saved."), document_path(day, project=project))
         except Conflict:
-            return _conflict(request, day, form)
-        else:
-            messages.success(request, _("Saved."))
-            return HttpResponseRedirect(document_path(day, project=project))
-    return _editor(request, day, form, present, status=status)
+            return _conflict(request, day, content)
+    return _editor(request, day, form, present)
 
 
 def _edit_line(request: HttpRequest, day: DocumentDay, present: DocumentOutput | None, digest: str) -> HttpResponse:
@@ -197,30 +169,27 @@ def _edit_line(request: HttpRequest, day: DocumentDay, present: DocumentOutput |
     if not form.is_bound:
         words = text[found[0]]
         form = _form_of(present, content=words, state=digest_of(words))
-        return _editor(request, day, form, present, is_line=True)
-    try:
-        if form.is_valid():
-            content = form.cleaned_data["content"].strip()
-            for each in reversed(found):
-                text = text[: each.start] + content + text[each.stop :]
-            text = text if content else without_left_out(present.content, path, {digest})
-            now, state = timezone.now(), present.state
-            documents.replace(user=user, day=day, project=project, content=text, expected=[state], now=now)
-            messages.success(request, _("Saved."))
-            return HttpResponseRedirect(path)
-    except InvalidInput as error:
-        form.complain(error)
-    except Conflict:
-        return _edit_line(request, day, _present(user, day, project), digest)
-    return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST, is_line=True)
+    if form.is_valid():
+        content = form.cleaned_data["content"].strip()
+        for each in reversed(found):
+            text = text[: each.start] + content + text[each.stop :]
+        text = text if content else without_left_out(present.content, path, {digest})
+        now, state = timezone.now(), present.state
+        try:
+            with form.complaining():
+                documents.replace(user=user, day=day, project=project, content=text, expected=[state], now=now)
+                return done(request, _("Saved."), path)
+        except Conflict:
+            return _edit_line(request, day, _present(user, day, project), digest)
+    return _editor(request, day, form, present, is_line=True)
 
 
-def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> HttpResponse:
+def _conflict(request: HttpRequest, day: DocumentDay, mine: str) -> HttpResponse:
     """Shows both texts. The next submission was written with the other text in view, and may replace it."""
     project = document_project(request, day)
-    mine, present = form.cleaned_data["content"], _present(person_of(request), day, project)
+    present = _present(person_of(request), day, project)
     if present is not None and present.content == mine:
-        return HttpResponseRedirect(document_path(day, project=project))
+        return redirect(document_path(day, project=project))
     form = _form_of(present, content=mine)
     return _editor(request, day, form, present, "memory/conflict.html", status=HTTPStatus.CONFLICT)
 
@@ -235,20 +204,46 @@ def _editor(
 ) -> HttpResponse:
     action = document_path(day, "edit", project=document_project(request, day))
     context |= {"form": form, "present": present, "action": action, **_memories_beside(request, day)}
-    return show_document(request, template, day, **context)
+    return _show(request, template, day, **context)
 
 
-def show_document(request: HttpRequest, template: str, day: DocumentDay, **context: Any) -> HttpResponse:
-    """With what each page of a document says: which one it is, and the way back to it."""
+def _show(
+    request: HttpRequest, template: str, day: DocumentDay, *, status: int | None = None, **context: Any
+) -> HttpResponse:
+    """With what each page of a document says: which one it is, whether it has changed, and the way back to it."""
     project, log_of = document_project(request, day), day if isinstance(day, date) else None
     context |= {"of_project": project, "day": log_of, "is_about": day == ABOUT_ME}
     context |= {"tab": "logs" if log_of else "memory", "back": document_path(day, project=project)}
-    return show(request, template, **context)
+    return show(request, template, status=status, has_changed=status == HTTPStatus.CONFLICT, **context)
 
 
 def _form_of(present: DocumentOutput | None, **facts: str) -> DocumentForm:
     there = {"content": present.content, "state": present.state} if present else {}
     return DocumentForm(initial=there | facts)
+
+
+@page_for_registered
+def history(request: HttpRequest, date: str = "", day: DocumentDay = None) -> HttpResponse:
+    """With `?version=`, its text and the changes since; a POST from there restores it."""
+    day = day_of(date) if date else day
+    user, project = person_of(request), document_project(request, day)
+    document, number, status = documents.read(user=user, day=day, project=project), request.GET.get("version"), None
+    context: dict[str, Any] = {"document": document, "history": document_path(day, "history", project=project)}
+    if not number:
+        context["versions"] = documents.list_versions(user=user, document_id=document.id)
+        return _show(request, "memory/history.html", day, **context)
+    if not (number.isdecimal() and number.isascii() and len(number) <= 9):
+        raise NotFound
+    earlier = documents.read_version(user=user, document_id=document.id, version=int(number))
+    if request.method == "POST":
+        where: dict[str, Any] = {"user": user, "day": day, "project": project, "now": timezone.now()}
+        try:
+            documents.replace(**where, content=earlier.content, expected=[request.POST.get("state", "")])
+            said = _("The earlier version is back. What was here is among the earlier ones now.")
+            return done(request, said, document_path(day, project=project))
+        except Conflict:
+            status = HTTPStatus.CONFLICT
+    return _show(request, "memory/version.html", day, status=status, earlier=earlier, **context)
 
 
 def _present(user: User, day: DocumentDay, project: str) -> DocumentOutput | None:

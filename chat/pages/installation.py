@@ -7,17 +7,15 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chat.pages.common import page_with_form
-from chat.pages.staff import note_action, staff_page
+from chat.pages.common import done
+from chat.pages.staff import note_action, staff_form
 from core.text import pg_text
 from intake.accounts import registration
-from intake.accounts.proofs import requires_recent_proof
 from intake.accounts.registration import Registration
 from intake.llm.chat_options import MAX_INSTRUCTIONS
 from intake.models import User
@@ -29,7 +27,6 @@ from intake.models.installation import (
     RETENTION,
     VISITORS,
     default_instructions,
-    fixed_quota,
     keep_setting,
     kept_setting,
     languages_offered,
@@ -39,7 +36,6 @@ from intake.models.installation import (
 )
 
 MEGABYTE = 1024**2
-MOST_TURNS = 10**9
 
 # Each choice with its effect.
 REGISTRATIONS = (
@@ -73,20 +69,12 @@ QUOTA_FIELDS = {
 }
 
 
-def megabytes_field(label: Any, help_text: Any = "") -> forms.IntegerField:
+def number_field(label: Any, help_text: Any = "", *, most: int = 10**9) -> forms.IntegerField:
+    """Of turns, or of megabytes: a petabyte is no quota."""
+    widget = forms.NumberInput(attrs={"inputmode": "numeric"})
     return forms.IntegerField(
-        required=False,
-        min_value=0,
-        # A petabyte is no quota.
-        max_value=10**9,
-        label=label,
-        help_text=help_text,
-        widget=_number(),
+        required=False, min_value=0, max_value=most, label=label, help_text=help_text, widget=widget
     )
-
-
-def _number() -> forms.NumberInput:
-    return forms.NumberInput(attrs={"inputmode": "numeric"})
 
 
 class SettingsForm(forms.Form):
@@ -102,33 +90,26 @@ class SettingsForm(forms.Form):
         label=gettext_lazy("Languages of the pages"),
         help_text=gettext_lazy("People choose among these. For any other language of a browser, pages are in English."),
     )
-    retention_days = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=36_500,
-        label=gettext_lazy("Days that messages are kept"),
-        help_text=gettext_lazy(
+    retention_days = number_field(
+        gettext_lazy("Days that messages are kept"),
+        gettext_lazy(
             "Older messages of everybody are deleted, with their answers and files. 0 keeps them until their owner "
             "deletes them."
         ),
-        widget=_number(),
+        most=36_500,
     )
     is_sure = forms.BooleanField(
         required=False, label=gettext_lazy("Delete what is older than that now, for everybody. It cannot be undone.")
     )
-    turns = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=MOST_TURNS,
-        label=gettext_lazy("Messages with their answers, each person"),
-        help_text=gettext_lazy("Beyond it no message is saved until some are deleted. 0 is no limit."),
-        widget=_number(),
+    turns = number_field(
+        gettext_lazy("Messages with their answers, each person"),
+        gettext_lazy("Beyond it no message is saved until some are deleted. 0 is no limit."),
     )
-    text_megabytes = megabytes_field(
+    text_megabytes = number_field(
         gettext_lazy("Megabytes of text, each person"),
         gettext_lazy("Chats, notes and records together. 0 is no limit."),
     )
-    file_megabytes = megabytes_field(
+    file_megabytes = number_field(
         gettext_lazy("Megabytes of files, each person"),
         gettext_lazy("Beyond it no file can be attached. 0 is no limit."),
     )
@@ -170,19 +151,15 @@ def is_fixed(name: str) -> bool:
     return bool(value) if name == "registration" else value is not None
 
 
-@staff_page
-@requires_recent_proof(methods=("POST",))
-@page_with_form
+@staff_form
 def staff_settings(request: HttpRequest) -> HttpResponse:
-    if request.method != "POST":
-        return _settings_page(request, SettingsForm(initial=_present()))
-    form = SettingsForm(request.POST, initial=_present())
+    form = SettingsForm(request.POST or None, initial=_present())
     if not form.is_valid():
         return _settings_page(request, form)
     _keep(form.sent())
     note_action(request, "settings")
-    messages.success(request, _("Saved. It applies everywhere within seconds."))
-    return redirect("intake:home" if "from_home" in request.POST else "intake:staff_settings")
+    to = "intake:home" if "from_home" in request.POST else "intake:staff_settings"
+    return done(request, _("Saved. It applies everywhere within seconds."), to)
 
 
 def _keep(values: dict[str, Any]) -> None:
@@ -212,17 +189,15 @@ def _present() -> dict[str, Any]:
 
 
 def _settings_page(request: HttpRequest, form: SettingsForm) -> HttpResponse:
-    fixed = {name for name in VARIABLES if is_fixed(name)}
+    fixed = {name: is_fixed(name) for name in VARIABLES}
     context = {
         "form": form,
         "registrations": REGISTRATIONS,
         "policy": registration.policy(),
-        "is_policy_fixed": "registration" in fixed,
+        "fixed": fixed,
         "visitor_choices": VISITOR_CHOICES,
         "visitors": YES if may_visitors_chat() else NO,
-        "are_visitors_fixed": "visitors" in fixed,
-        "is_retention_fixed": "retention_days" in fixed,
-        "are_quotas_fixed": all(fixed_quota(quota) is not None for quota, _unit in QUOTA_FIELDS.values()),
+        "are_quotas_fixed": all(fixed[name] for name in QUOTA_FIELDS),
         "tab": "settings",
     }
     return render(request, "intake/staff/settings.html", context)

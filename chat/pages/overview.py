@@ -10,16 +10,10 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from chat.pages.common import (
-    page_for_registered,
-    page_that_searches,
-    project_of,
-    show,
-)
+from chat.pages.common import count_search, page_for_registered, page_that_searches, project_of, show
 from chat.pages.narrowing import within_choices
 from chat.pages.searching import short_query
 from chat.rest.overview import MOST_SKIPPED, month_of, text_id_of
-from core import rate_limits
 from core.errors import InvalidInput, NotFound
 from core.responses import problem_response
 from intake.accounts.identity import person_of
@@ -114,7 +108,7 @@ def map_found(request: HttpRequest) -> HttpResponse:
         query = short_query(request)
     except InvalidInput as error:
         return problem_response(error, request)
-    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
+    count_search(request)
     user, project = person_of(request), project_of(request)
     ids = atlas.find_texts(user=user, query=query, now=timezone.now(), project=project) if query else []
     return JsonResponse({"ids": ids})

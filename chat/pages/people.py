@@ -16,7 +16,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from chat.pages.staff import note_action, staff_page
+from chat.pages.staff import note_action, staff_form, staff_page
 from core.isolation.acting import acting_as, acting_as_staff
 from core.responses import site_of
 from core.text import pg_text
@@ -24,7 +24,6 @@ from core.validation import LONGEST_EMAIL
 from intake.accounts import registration
 from intake.accounts.adapters import count_mail
 from intake.accounts.forms import email_field
-from intake.accounts.proofs import requires_recent_proof
 from intake.accounts.registration import Registration
 from intake.models import Conversation, Invitation, Session, User
 from memory import quotas
@@ -47,8 +46,7 @@ def list_users(request: HttpRequest) -> HttpResponse:
     return _list_page(request, InvitationForm())
 
 
-@staff_page
-@requires_recent_proof(methods=("POST",))
+@staff_form
 @require_POST
 def invite(request: HttpRequest) -> HttpResponse:
     """The link is shown once: only a digest of its secret is kept. It is mailed to an address, if mail is set up."""

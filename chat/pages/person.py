@@ -12,16 +12,14 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chat.pages.common import page_with_form
-from chat.pages.installation import MEGABYTE, megabytes_field
+from chat.pages.installation import MEGABYTE, number_field
 from chat.pages.people import account_rows, sends_mail
-from chat.pages.staff import note_action, staff_page
+from chat.pages.staff import note_action, staff_form
 from core.errors import InvalidInput, NotFound
 from core.responses import site_of
 from core.text import gettext_noop
 from intake.accounts.adapters import count_mail
 from intake.accounts.identity import person_of
-from intake.accounts.proofs import requires_recent_proof
 from intake.accounts.sessions import end_access, end_other_sessions
 from intake.models import User
 from intake.models.installation import (
@@ -39,13 +37,11 @@ LAST_ONE = gettext_noop("This is the last administrator: make another one first.
 class QuotasForm(forms.Form):
     """What this person may keep. Empty: as everybody."""
 
-    text_megabytes = megabytes_field(gettext_lazy("Megabytes of text"))
-    file_megabytes = megabytes_field(gettext_lazy("Megabytes of files"))
+    text_megabytes = number_field(gettext_lazy("Megabytes of text"))
+    file_megabytes = number_field(gettext_lazy("Megabytes of files"))
 
 
-@staff_page
-@requires_recent_proof(methods=("POST",))
-@page_with_form
+@staff_form
 def show_user(request: HttpRequest, user_id: str) -> HttpResponse:
     """A form disables or enables the account, makes a link for a new password, sets quotas or rights."""
     user = _user(user_id)

@@ -3,21 +3,19 @@
 A project is named by its label in the address; after another name, the old address leads to the new one.
 """
 
-from http import HTTPStatus
 from typing import Any
 
 from django import forms
-from django.contrib import messages
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chat.pages.common import ServiceForm, TextField, page_for_registered, show, type_in_words
-from core.errors import InvalidInput, NotFound
+from chat.pages.common import ServiceForm, TextField, done, page_for_registered, show, type_in_words
+from core.errors import NotFound
 from core.text import LONGEST_PROJECT, first_line
 from intake.accounts.identity import caller_of, person_of
 from intake.chats import lists
@@ -27,7 +25,6 @@ from memory import documents, projects, records
 from memory.addresses import document_path, project_key, project_named
 
 BEGINNING = 1_200
-YES = "1"
 
 COLOUR_NAMES = {
     "blue": gettext_lazy("Blue"),
@@ -47,14 +44,6 @@ class NewProjectForm(ServiceForm):
         label=gettext_lazy("Name"),
         error_messages={"required": gettext_lazy("Enter a name.")},
     )
-
-    def save(self, user: User) -> Project | None:
-        """None, with the errors on the form, if the service refuses the name."""
-        try:
-            return projects.save_project(user=user, name=self.cleaned_data["name"], is_new=True)
-        except InvalidInput as error:
-            self.complain(error)
-            return None
 
 
 class ProjectForm(NewProjectForm):
@@ -84,32 +73,25 @@ class ProjectForm(NewProjectForm):
     )
     is_closed = forms.BooleanField(required=False, label=gettext_lazy("Only found from inside"))
 
-    def change(self, user: User, present: Project) -> Project | None:
-        """None, with the errors on the form, if the services refuse it. Then nothing is changed."""
-        held = self.cleaned_data
-        about = {name: held[name] for name in ("colour", "instructions", "is_closed")}
-        labels = [line for line in held["labels"].split("\n") if line.strip()]
-        try:
-            with transaction.atomic():
-                name = projects.rename_project(user=user, name=present.name, new_name=held["name"]).name
-                # Agents still find the project by its old name.
-                labels += [present.name] * (present.name != name)
-                return projects.save_project(user=user, name=name, labels=labels, **about)
-        except InvalidInput as error:
-            self.complain(error)
-            return None
+    def change(self, user: User, present: Project) -> Project:
+        """All of it, or nothing."""
+        about = dict(self.cleaned_data)
+        labels = [line for line in about.pop("labels").split("\n") if line.strip()]
+        with transaction.atomic():
+            name = projects.rename_project(user=user, name=present.name, new_name=about.pop("name")).name
+            # Agents still find the project by its old name.
+            labels += [present.name] * (present.name != name)
+            return projects.save_project(user=user, name=name, labels=labels, **about)
 
 
 @page_for_registered
 def list_all(request: HttpRequest) -> HttpResponse:
-    form = NewProjectForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        made = form.save(person_of(request))
-        if made is not None:
-            return HttpResponseRedirect(path_of(made.name))
-    found = projects.list_projects(user=person_of(request))
-    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
-    return show(request, "memory/projects.html", status=status, projects=found, form=form)
+    user, form = person_of(request), NewProjectForm(request.POST or None)
+    if form.is_valid():
+        with form.complaining():
+            made = projects.save_project(user=user, is_new=True, **form.cleaned_data)
+            return redirect(path_of(made.name))
+    return show(request, "memory/projects.html", projects=projects.list_projects(user=user), form=form)
 
 
 @page_for_registered
@@ -134,16 +116,12 @@ def edit_project(request: HttpRequest, key: str) -> HttpResponse:
     found = _find(request, key, doing="edit")
     if isinstance(found, HttpResponse):
         return found
-    if request.method != "POST":
-        held = {name: getattr(found, name) for name in ("name", "colour", "instructions", "is_closed")}
-        form = ProjectForm(initial={**held, "labels": "\n".join(found.labels)})
-        return _page(request, "memory/edit_project.html", found, form=form)
-    form = ProjectForm(request.POST)
-    saved = form.change(person_of(request), found) if form.is_valid() else None
-    if saved is None:
-        return _page(request, "memory/edit_project.html", found, form=form, status=HTTPStatus.BAD_REQUEST)
-    messages.success(request, _("Saved."))
-    return HttpResponseRedirect(path_of(saved.name))
+    held = {name: getattr(found, name) for name in ("name", "colour", "instructions", "is_closed")}
+    form = ProjectForm(request.POST or None, initial={**held, "labels": "\n".join(found.labels)})
+    if form.is_valid():
+        with form.complaining():
+            return done(request, _("Saved."), path_of(form.change(person_of(request), found).name))
+    return _page(request, "memory/edit_project.html", found, form=form)
 
 
 @page_for_registered
@@ -154,15 +132,13 @@ def delete_project(request: HttpRequest, key: str) -> HttpResponse:
         return found
     if request.method != "POST":
         return _page(request, "memory/delete_project.html", found)
-    with_contents = request.POST.get("contents") == YES
+    with_contents = request.POST.get("contents") == "1"
     projects.delete_project(user=person_of(request), name=found.name, with_contents=with_contents)
-    messages.success(
-        request,
-        _("The project is deleted, with all that was in it.")
-        if with_contents
-        else _("The project is deleted. What was in it stays."),
+    gone, kept = (
+        _("The project is deleted, with all that was in it."),
+        _("The project is deleted. What was in it stays."),
     )
-    return redirect("memory:projects")
+    return done(request, gone if with_contents else kept, "memory:projects")
 
 
 def path_of(name: str, doing: str = "project") -> str:
@@ -180,11 +156,8 @@ def _find(request: HttpRequest, key: str, *, doing: str = "") -> Project | HttpR
         present = label_of(user=user, label=name)
         if present == name or request.method == "POST":
             raise
-        return HttpResponseRedirect(path_of(present, f"{doing}_project" if doing else "project"))
+        return redirect(path_of(present, f"{doing}_project" if doing else "project"))
 
 
-def _page(
-    request: HttpRequest, template: str, found: Project, *, status: int = HTTPStatus.OK, **context: Any
-) -> HttpResponse:
-    context |= {"project": found, "of_project": found.name}
-    return show(request, template, status=status, **context)
+def _page(request: HttpRequest, template: str, found: Project, **context: Any) -> HttpResponse:
+    return show(request, template, project=found, of_project=found.name, **context)

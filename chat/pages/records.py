@@ -12,15 +12,16 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_safe
 
-from chat.pages.common import NOTE, TODO, RecordFilter, RecordForm, page_for_registered, show, type_in_words
+from chat.pages.common import NOTE, TODO, RecordFilter, RecordForm, done, page_for_registered, show, type_in_words
 from chat.pages.narrowing import within
 from core.errors import Conflict, InvalidInput, NotFound
 from core.ids import parse_id
@@ -33,7 +34,7 @@ from intake.chats.tree import conversation_path
 from intake.llm.language_models import is_recall_mode
 from intake.models import Conversation, Turn, User
 from memory import documents, ended_chats, proposals, records
-from memory.addresses import record_path
+from memory.addresses import note_path, record_path
 from memory.left_out import digest_of, leave_out
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ACCEPTED, MAX_DOCUMENT_LENGTH, NEVER, REJECTED
@@ -77,47 +78,31 @@ class Kept:
 @page_for_registered
 def kept(request: HttpRequest) -> HttpResponse:
     form = RecordForm(request.POST or None)
-    if request.method != "POST":
-        return _list(request, form)
-    if _saved(request, form) is None:
-        return _list(request, form, status=HTTPStatus.BAD_REQUEST)
-    messages.success(request, _("Saved."))
-    return _back(request)
+    return done(request, _("Saved."), _back(request)) if _saved(request, form) else _list(request, form)
 
 
 @page_for_registered
 def record(request: HttpRequest, record_id: str) -> HttpResponse:
-    (found,) = _kept(person_of(request), [records.read(user=person_of(request), record_id=parse_id(record_id))])
+    found = records.read(user=person_of(request), record_id=parse_id(record_id))
     return _page(request, "memory/record.html", found)
 
 
 @page_for_registered
 def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """If another change came first, the user sees it before replacing it."""
-    found = records.read(user=person_of(request), record_id=parse_id(record_id))
-    if request.method != "POST":
-        return _editor(request, found, RecordForm.of(found))
-    form = RecordForm(request.POST)
-    if not form.is_valid():
-        return _editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
-    held = form.held
-    try:
-        records.rewrite(
-            user=person_of(request),
-            record_id=found.id,
-            expected=[form.cleaned_data["state"]],
-            now=timezone.now(),
-            facts=form.facts,
-            **held,
-        )
-    except InvalidInput as error:
-        form.complain(error)
-        return _editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
-    except Conflict:
-        mine = RecordForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
-        return _editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
-    messages.success(request, _("Saved."))
-    return HttpResponseRedirect(record_path(found.id))
+    user = person_of(request)
+    found = records.read(user=user, record_id=parse_id(record_id))
+    form = RecordForm(request.POST) if request.method == "POST" else RecordForm.of(found)
+    if form.is_valid():
+        about: dict[str, Any] = {"record_id": found.id, "facts": form.facts, **form.held}
+        try:
+            with form.complaining():
+                records.rewrite(user=user, expected=[form.cleaned_data["state"]], now=timezone.now(), **about)
+                return done(request, _("Saved."), record_path(found.id))
+        except Conflict:
+            mine = RecordForm.of(found, **{**form.held, "tags": ", ".join(form.held["tags"])})
+            return _editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
+    return _editor(request, found, form)
 
 
 @page_for_registered
@@ -125,12 +110,9 @@ def replace_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """A new record in the place of this one, which begins with its text."""
     found = records.read(user=person_of(request), record_id=parse_id(record_id))
     form = RecordForm(request.POST) if request.method == "POST" else RecordForm.of(found, state="")
-    made = _saved(request, form, {"replaces": found.id}) if form.is_bound else None
-    if made is not None:
-        messages.success(request, _("Saved. It replaces the earlier one."))
-        return HttpResponseRedirect(record_path(made.id))
-    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
-    return _editor(request, found, form, status=status, is_replacing=True)
+    if (made := _saved(request, form, {"replaces": found.id})) is not None:
+        return done(request, _("Saved. It replaces the earlier one."), record_path(made.id))
+    return _editor(request, found, form, is_replacing=True)
 
 
 @page_for_registered
@@ -153,16 +135,11 @@ def correct_passage(request: HttpRequest, conversation_id: str, turn_number: str
         facts = {"source_conversation": parse_id(chat), "source_turn": int(of_chat or 1)}
         # A whole chat goes with its first turn, which gave it its title.
         digest = digest_of(f"{chat}/{of_chat or 1}")
-    if form.is_bound and (made := _saved(request, form, facts, leaves_out=digest if leaves_out else "")) is not None:
-        messages.success(request, _("Saved."))
-        return HttpResponseRedirect(record_path(made.id))
-    context = {"form": form, "passage": passage, "source": source, "leaves_out": leaves_out}
-    context |= {
-        "back": conversation_path(turn.conversation_id, turn_number=number),
-        "tab": "records",
-    }
-    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
-    return show(request, "memory/edit_record.html", status=status, **context)
+    if (made := _saved(request, form, facts, leaves_out=digest if leaves_out else "")) is not None:
+        return done(request, _("Saved."), record_path(made.id))
+    context: dict[str, Any] = {"form": form, "passage": passage, "source": source, "leaves_out": leaves_out}
+    context["back"] = conversation_path(turn.conversation_id, turn_number=number)
+    return show(request, "memory/edit_record.html", tab="records", **context)
 
 
 @page_for_registered
@@ -170,10 +147,10 @@ def tick_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """Marks a to-do as done, or as open with `done` empty."""
     found = records.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method == "POST" and found.is_todo:
-        done = {"done": bool(request.POST.get("done"))}
-        records.rewrite(user=person_of(request), record_id=found.id, facts=done, now=timezone.now())
-        return _back(request)
-    return HttpResponseRedirect(record_path(found.id))
+        facts = {"done": bool(request.POST.get("done"))}
+        records.rewrite(user=person_of(request), record_id=found.id, facts=facts, now=timezone.now())
+        return redirect(_back(request))
+    return redirect(record_path(found.id))
 
 
 @page_for_registered
@@ -182,18 +159,38 @@ def bring_back_record(request: HttpRequest, record_id: str) -> HttpResponse:
     if request.method == "POST":
         records.bring_back(user=person_of(request), record_id=found.id, now=timezone.now())
         messages.success(request, _("Both records are valid now."))
-    return HttpResponseRedirect(record_path(found.id))
+    return redirect(record_path(found.id))
 
 
 @page_for_registered
 def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
     found = records.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":
-        context: dict[str, Any] = {"record": found, "back": record_path(found.id), "tab": "records"}
-        return show(request, "memory/delete_record.html", **context)
+        return show(request, "memory/delete_record.html", record=found, back=record_path(found.id), tab="records")
     records.delete(user=person_of(request), record_id=found.id)
-    messages.success(request, _("Record deleted."))
-    return HttpResponseRedirect(reverse("memory:records"))
+    return done(request, _("Record deleted."), "memory:records")
+
+
+@require_safe
+@page_for_registered
+def notes(request: HttpRequest) -> HttpResponse:
+    """The former address of imported notes, which stand among what is kept."""
+    return redirect(reverse("memory:records", query={"type": NOTE}), permanent=True)
+
+
+@page_for_registered
+def note(request: HttpRequest, note_id: str) -> HttpResponse:
+    found = documents.read_note(user=person_of(request), note_id=parse_id(note_id))
+    return show(request, "memory/note.html", note=found, tab="records")
+
+
+@page_for_registered
+def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
+    found = documents.read_note(user=person_of(request), note_id=parse_id(note_id))
+    if request.method != "POST":
+        return show(request, "memory/delete_note.html", note=found, back=note_path(found.pk), tab="records")
+    documents.delete_note(user=person_of(request), note_id=found.pk)
+    return done(request, _("Note deleted."), "memory:records")
 
 
 @page_for_registered
@@ -232,7 +229,7 @@ def proposed(request: HttpRequest) -> HttpResponse:
     except Conflict:
         messages.error(request, _("This was decided elsewhere meanwhile."))
     query = request.POST.get("query", "")
-    return HttpResponseRedirect(reverse("memory:proposals") + (f"?{query}" if query else ""))
+    return redirect(reverse("memory:proposals") + (f"?{query}" if query else ""))
 
 
 def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
@@ -261,7 +258,7 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
         "has_model": bool(settings.PROPOSAL_TOKENS_A_DAY) and not is_recall_mode(),
         **failure,
     }
-    status = HTTPStatus.BAD_REQUEST if failure else HTTPStatus.OK
+    status = HTTPStatus.BAD_REQUEST if failure else None
     return show(request, "memory/proposals.html", status=status, tab="records", **context)
 
 
@@ -309,44 +306,34 @@ def _saved(
     request: HttpRequest, form: RecordForm, facts: dict[str, Any] | None = None, *, leaves_out: str = ""
 ) -> RecordOutput | None:
     """None, with the errors on the form, for an invalid record. `leaves_out`: the digest of the passage it corrects."""
-    if not form.is_valid():
-        return None
-    user = person_of(request)
-    try:
-        with transaction.atomic():
+    if form.is_valid():
+        user = person_of(request)
+        with form.complaining(), transaction.atomic():
             made = records.create(user=user, now=timezone.now(), facts=form.facts | (facts or {}), **form.held)
             if leaves_out:
                 leave_out(user=user, digest=leaves_out)
             return made
-    except InvalidInput as error:
-        form.complain(error)
-        return None
+    return None
 
 
-def _back(request: HttpRequest) -> HttpResponse:
-    """To the home page, or to the list, each as it was narrowed: the form sends the query of its address."""
+def _back(request: HttpRequest) -> str:
+    """The home page, or the list, each as it was narrowed: the form sends the query of its address."""
     query = request.POST.get("query", "")
     page = reverse("intake:home" if request.POST.get("from_home") else "memory:records")
-    return HttpResponseRedirect(page + (f"?{query}" if query else ""))
+    return page + (f"?{query}" if query else "")
 
 
-def _editor(
-    request: HttpRequest, found: RecordOutput, form: RecordForm, *, status: int = HTTPStatus.OK, **context: Any
-) -> HttpResponse:
+def _editor(request: HttpRequest, found: RecordOutput, form: RecordForm, **context: Any) -> HttpResponse:
+    return _page(request, "memory/edit_record.html", found, form=form, back=record_path(found.id), **context)
+
+
+def _page(request: HttpRequest, template: str, found: RecordOutput, **context: Any) -> HttpResponse:
     (item,) = _kept(person_of(request), [found])
-    context |= {"form": form, "back": record_path(found.id)}
-    return _page(request, "memory/edit_record.html", item, status=status, **context)
+    context |= {"item": item, "record": found, "title": first_line(found.content)}
+    return show(request, template, tab="records", **context)
 
 
-def _page(
-    request: HttpRequest, template: str, item: Kept, *, status: int = HTTPStatus.OK, **context: Any
-) -> HttpResponse:
-    assert item.record is not None  # noqa: S101 - of a record's page
-    context |= {"item": item, "record": item.record, "title": first_line(item.record.content)}
-    return show(request, template, status=status, tab="records", **context)
-
-
-def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
+def _list(request: HttpRequest, form: RecordForm) -> HttpResponse:
     narrowing = RecordFilter(request.GET)
     fitting = narrowing.cleaned_data if narrowing.is_valid() else {}
     after = position_in_address(request.GET.get("after"))
@@ -363,9 +350,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         "within": within(fitting.get("project", "")),
         "form": form,
     }
-    if not narrowing.is_valid():
-        status = HTTPStatus.BAD_REQUEST
-    return show(request, "memory/records.html", status=status, tab="records", **context)
+    return show(request, "memory/records.html", status=form.status or narrowing.status, tab="records", **context)
 
 
 def _kinds(user: User, chosen: str) -> list[tuple[str, Any]]:

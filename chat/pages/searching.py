@@ -23,13 +23,13 @@ from django.utils.translation import gettext, gettext_noop
 from chat.pages.chats import PART
 from chat.pages.common import (
     SearchForm,
+    count_search,
     file_path,
     page_that_searches,
     place_in_words,
     show,
 )
 from chat.pages.narrowing import chips, count_in_words, range_in_words, ranges, tabs, within_choices
-from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
 from core.isolation.acting import acting_as
 from core.responses import retry_after
@@ -138,7 +138,7 @@ def search(request: HttpRequest) -> HttpResponse:
         return _page(request, form)
     if not form.is_valid():
         return _page(request, form, status=HTTPStatus.BAD_REQUEST)
-    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
+    count_search(request)
     return _answer(request, form)
 
 
@@ -149,7 +149,7 @@ def search_live(request: HttpRequest) -> HttpResponse:
     if not query:
         with acting_as(caller_of(request)):
             return render(request, "memory/live.html")
-    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
+    count_search(request)
     project = without_nul(request.GET.get("project", ""))[: LONGEST_PROJECT + 1]
     # While the user types: the number of results that fit below the titles.
     requested = HistoryRequest(query=query, max_results=8, project=project)

@@ -3,32 +3,34 @@
 Everybody else gets the page of an address that does not exist.
 """
 
-from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
 
+from chat.pages.common import P, View, page_with_form
 from core.errors import NotFound
 from core.isolation.acting import acting_as_staff
 from intake.accounts.identity import person_of
+from intake.accounts.proofs import requires_recent_proof
 from intake.models import InstallationSetting, Invitation, User
 
-StaffView = Callable[..., HttpResponse]
 
-
-def staff_page(view: StaffView) -> StaffView:
+def staff_page(view: View[P]) -> View[P]:
     @wraps(view)
-    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not person_of(request).is_staff:
             raise NotFound
         return view(request, *args, **kwargs)
 
-    return never_cache(wrapper)
+    return page_with_form(wrapper)
+
+
+def staff_form(view: View[P]) -> View[P]:
+    """As `staff_page`; what is sent needs a recent proof."""
+    return staff_page(requires_recent_proof(methods=("POST",))(view))
 
 
 # The model and the words of each action in Django's own log of what staff did. The person concerned reads in their

@@ -23,12 +23,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.debug import sensitive_post_parameters
 
-from chat.pages.common import page_with_form
-from chat.pages.staff import note_action, staff_page
+from chat.pages.staff import note_action, staff_form
 from core.errors import NotFound
 from core.text import in_page_language
 from intake import passwords
-from intake.accounts.proofs import requires_recent_proof
 from intake.llm.language_models import (
     ANTHROPIC,
     LONGEST_NUMBER,
@@ -183,10 +181,10 @@ class ModelForm(forms.Form):
         except HTTPError as error:
             is_key = error.code in (401, 403)
             field, sentence = ("api_key", _("The server does not accept this key.")) if is_key else ("base_url", "")
-            self.add_error(
-                field if field in self.fields else "api_key",
-                sentence or _("The server answered %(code)d. Does the address end in /v1?") % {"code": error.code},
-            )
+            sentence = sentence or _("The server answered %(code)d. Does the address end in /v1?") % {
+                "code": error.code
+            }
+            self.add_error(field if field in self.fields else "api_key", sentence)
         except FAILURES as error:
             sentence = _("No server answers at this address (%(kind)s).") % {"kind": type(error).__name__}
             self.add_error("base_url" if "base_url" in self.fields else "api_key", sentence)
@@ -219,9 +217,7 @@ def _server_of(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc
 
 
-@staff_page
-@requires_recent_proof(methods=("POST",))
-@page_with_form
+@staff_form
 def show_models(request: HttpRequest) -> HttpResponse:
     """The models and what was found on this machine. A form changes one, or asks it something."""
     if request.method != "POST":
@@ -245,10 +241,8 @@ def show_models(request: HttpRequest) -> HttpResponse:
     return redirect("intake:staff_models")
 
 
-@staff_page
 @sensitive_post_parameters("api_key", "sealed")
-@requires_recent_proof(methods=("POST",))
-@page_with_form
+@staff_form
 def edit_model(request: HttpRequest, key: str) -> HttpResponse:
     """A new one begins with its card; it is tried before it is kept."""
     before = None if key == NEW else _row(key)

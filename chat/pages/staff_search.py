@@ -5,20 +5,18 @@ from urllib.parse import urlsplit
 
 from asgiref.sync import async_to_sync
 from django import forms
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 
 from chat.agent.search_engines import BRAVE, SEARXNG, TAVILY, chosen_engine, search_web
-from chat.pages.common import page_with_form
-from chat.pages.staff import note_action, staff_page
+from chat.pages.common import done
+from chat.pages.staff import note_action, staff_form
 from core.errors import Unavailable
 from core.text import in_page_language
 from intake import passwords
-from intake.accounts.proofs import requires_recent_proof
 from intake.llm.language_models import sealed_key
 from intake.models.installation import SEARCH, keep_setting
 
@@ -84,18 +82,15 @@ class SearchEngineForm(forms.Form):
         return True
 
 
-@staff_page
 @sensitive_post_parameters("api_key")
-@requires_recent_proof(methods=("POST",))
-@page_with_form
+@staff_form
 def show_search(request: HttpRequest) -> HttpResponse:
     before = chosen_engine() or {"kind": "", "address": "", "sealed": ""}
     initial = {"kind": before["kind"], "address": before["address"]}
     form = SearchEngineForm(request.POST or None, before=before, initial=initial)
-    if request.method == "POST" and form.is_valid() and form.is_tried():
+    if form.is_valid() and form.is_tried():
         kept = {name: form.cleaned_data[name] for name in ("kind", "address", "sealed")}
         keep_setting(SEARCH, lambda _before: kept)
         note_action(request, "settings")
-        messages.success(request, _("Saved. It applies everywhere within seconds."))
-        return redirect("intake:staff_search")
+        return done(request, _("Saved. It applies everywhere within seconds."), "intake:staff_search")
     return render(request, "intake/staff/search.html", {"form": form, "tab": "search"})

@@ -1,6 +1,5 @@
 """`/settings/tools/`: the servers whose tools the chat may call, and what was allowed of them."""
 
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -8,16 +7,16 @@ from uuid import UUID
 from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET
 
-from chat.pages.common import ServiceForm, page_that_searches, show
+from chat.pages.common import ServiceForm, count_search, page_that_searches, show
 from chat.pages.staff import note_action
-from core import rate_limits
 from core.errors import InvalidInput, NotFound, Unavailable
 from core.ids import parse_id
 from core.isolation.acting import Caller, acting_as
@@ -94,22 +93,21 @@ def tools(request: HttpRequest) -> HttpResponse:
     if not user.is_staff:
         del form.fields["for_all"]
     if request.method == "POST":
-        rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
+        count_search(request)
         server = _add(request, form) if form.is_bound else _change(request)
         log_in_at = _begin(request, server) if server is not None else ""
         if not log_in_at and not form.errors:
-            return HttpResponseRedirect(reverse("agent_tools:tools"))
+            return redirect("agent_tools:tools")
         # What was added is not asked for again.
         form.is_bound = not log_in_at
     with acting_as(user):
         servers, consents = servers_of(user), list(ToolConsent.objects.for_user(user).order_by("-created_at"))
         names = {server.address: server.name for server in servers}
         allowed = [(consent, names.get(consent.address, consent.address)) for consent in consents]
-        status = HTTPStatus.BAD_REQUEST if form.errors else HTTPStatus.OK
-        context = {"form": form, "servers": servers, "allowed": allowed}
+        context: dict[str, Any] = {"form": form, "servers": servers, "allowed": allowed}
         # A form may lead to no other site: the person follows a link, and sees where.
         context |= {"log_in_at": log_in_at, "host": urlsplit(log_in_at).netloc.rpartition("@")[2]}
-        return show(request, "agent_tools/tools.html", status=status, **context)
+        return show(request, "agent_tools/tools.html", **context)
 
 
 @require_GET
@@ -120,10 +118,10 @@ def return_from_login(request: HttpRequest) -> HttpResponse:
 
     user, sent = person_of(request), request.GET
     caller = Caller(user_id=user.pk)
-    rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
+    count_search(request)
     if (opened := take_pending(caller, sent.get("state", ""))) is None:
         messages.error(request, gettext("This log-in is over. Choose “Connect” once more."))
-        return HttpResponseRedirect(reverse("agent_tools:tools"))
+        return redirect("agent_tools:tools")
     address, pending = opened
     try:
         if not (code := sent.get("code")):
@@ -140,7 +138,7 @@ def return_from_login(request: HttpRequest) -> HttpResponse:
             row = _row(server)
             keep_setting(SERVERS, lambda rows: [row if each["address"] == address else each for each in rows])
         messages.success(request, gettext("Connected to %(name)s.") % {"name": server.name})
-    return HttpResponseRedirect(reverse("agent_tools:tools"))
+    return redirect("agent_tools:tools")
 
 
 def _begin(request: HttpRequest, server: ToolServer) -> str:

@@ -5,13 +5,11 @@ from importlib.metadata import Distribution, distributions
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from config import VERSION
 
 
-@never_cache
 @require_safe
 def about(request: HttpRequest) -> HttpResponse:
     """For everybody who is logged in."""

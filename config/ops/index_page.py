@@ -1,16 +1,14 @@
 """`/staff/index/`: what waits for a vector, what failed and why, and how much the tables hold."""
 
-from django.contrib import messages
 from django.db import connection
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from django.views.decorators.http import require_http_methods
 
+from chat.pages.common import done
 from chat.pages.staff import note_action, staff_page
 from config.ops.doctor import REDIS_AWAY, queue_lengths
 from core.isolation.acting import acting_as_staff
@@ -30,7 +28,6 @@ SELECT relname, pg_total_relation_size(oid) FROM pg_class
 
 
 @staff_page
-@require_http_methods(["GET", "HEAD", "POST"])
 def index_page(request: HttpRequest) -> HttpResponse:
     """A form has the failed texts embedded again."""
     now = timezone.now()
@@ -39,9 +36,8 @@ def index_page(request: HttpRequest) -> HttpResponse:
             failed = Embedding.objects.waiting().exclude(last_error="")
             count = requeue(Embedding.objects.quarantined(), now=now) + requeue(failed, now=now)
         note_action(request, "retried")
-        done = ngettext("%(count)s passage is tried again.", "%(count)s passages are tried again.", count)
-        messages.success(request, done % {"count": number_format(count, force_grouping=True)})
-        return HttpResponseRedirect(reverse("staff_index"))
+        again = ngettext("%(count)s passage is tried again.", "%(count)s passages are tried again.", count)
+        return done(request, again % {"count": number_format(count, force_grouping=True)}, "staff_index")
     with acting_as_staff():
         health = index_health(now=now)
     with connection.cursor() as cursor:
