@@ -4,8 +4,9 @@ Operations of one path are one DRF view, with its parsers, throttles, permission
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, get_type_hints
 from uuid import UUID
 
@@ -50,6 +51,7 @@ class Operations:
         *,
         status: int = HTTPStatus.OK,
         fails: Sequence[int] = (),
+        also: Mapping[int, Any] = MappingProxyType({}),
         is_bound: bool | None = None,
         has_more: bool = False,
         request: Any = None,
@@ -58,8 +60,8 @@ class Operations:
     ) -> Callable[[Operation], Operation]:
         """For a function of `user`, `request`, what the route names, a `body` and a `query`, each if it asks for it.
 
-        It returns a model, data or a response. `fails`: the statuses beside those of its input. `has_more`: whether the
-        response has more than was sent, so that a token also needs the scope `read`. `request`: the schema of a body
+        It returns a model, data or a response, which may have one of the statuses in `also`. `fails`: the statuses
+        beside those of its input, and of what the address names: a day has room for what is not there yet. `has_more`: whether the response has more than was sent, so that a token also needs the scope `read`. `request`: the schema of a body
         that is no JSON. `attributes`: of its view, such as the `required_scope` in place of that of its method.
         """
         bound = self._is_bound if is_bound is None else is_bound
@@ -88,7 +90,13 @@ class Operations:
                 return answer if isinstance(answer, Response) else Response(answer, status=status)
 
             title, _, description = (function.__doc__ or "").partition("\n\n")
-            statuses = {401, 503, *fails, *({404} if named else ()), *({400} if body or query else ())}
+            statuses = {
+                401,
+                503,
+                *fails,
+                *({404} if {*named} - {"date"} else ()),
+                *({400} if body or query else ()),
+            }
             described = extend_schema(
                 operation_id=function.__name__,
                 # A sentence describes, and a title does not end with a full stop.
@@ -100,7 +108,7 @@ class Operations:
                     *parameters,
                 ],
                 request=body or request,
-                responses={status: output, **problems(*statuses, *((413, 415) if body else ()))},
+                responses={status: output, **also, **problems(*statuses, *((413, 415) if body else ()))},
             )
             own = {"__module__": function.__module__, "takes_bound": (), "answers_with": ()}
             view: Any = self._views.setdefault(route, type(function.__name__, (self._base,), own))

@@ -9,31 +9,25 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import Field
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
+from rest_framework.views import APIView
 
 from chat.exporting import account_as_json, json_zip, markdown_zip
 from chat.rest.downloads import choice, download
 from chat.rest.shapes import AccountDeleted, PasswordConfirmation
 from core import rate_limits
 from core.errors import InvalidInput
-from core.isolation.acting import acting_as
-from core.rate_limits import DEFAULT_LIMIT
+from core.isolation.acting import Caller, acting_as
 from core.responses import problems
 from core.text import LONGEST_PROJECT, Sentence, gettext_noop, in_language, page_language, project_label
-from core.validation import Output, text_limit, validate
-from intake.accounts.identity import caller_of, person_of
+from core.validation import Output, text_limit
+from intake.accounts.identity import person_of
 from intake.accounts.proofs import refuse_without_recent_proof
 from intake.chats import deleting, exporting
-from intake.llm.language_models import (
-    LanguageModel,
-    ask_servers,
-    default_for,
-    offered,
-)
+from intake.llm.language_models import LanguageModel, ask_servers, default_for, offered
 from intake.llm.windows import note_on_window, window_of
 from intake.models import User
 from intake.models.conversations import label_of
+from intake.operations import Operations
 from memory.projects import read_project
 
 
@@ -97,20 +91,23 @@ def _project_of_export(request: Request, user: User) -> str | None:
         return hyphen + read_project(user=user, name=label_of(user=user, label=label)).name
 
 
-class AccountViewSet(ViewSet):
-    @property
-    def throttle_scope(self) -> str:
-        return "export" if self.action == "export" else DEFAULT_LIMIT
+# Its operations act as their caller themselves: no transaction may be open while servers are asked.
+api = Operations(APIView, is_bound=False)
 
-    @extend_schema(operation_id="list_models", responses={200: ModelListOutput, **problems(401, 429, 503)})
-    def models(self, request: Request) -> Response:
-        """The language models: those that the settings name, and those that their servers list."""
-        caller, language = caller_of(request), page_language(request.headers)
-        ask_servers()
-        with acting_as(caller):
-            default = default_for(caller)
-            models = [ModelOutput.of(each, language=language) for each in offered(caller)]
-        return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
+
+@api("get", "models/", ModelListOutput)
+def list_models(request: Request, caller: Caller) -> ModelListOutput:
+    """The language models: those that the settings name, and those that their servers list."""
+    language = page_language(request.headers)
+    ask_servers()
+    with acting_as(caller):
+        default = default_for(caller)
+        models = [ModelOutput.of(each, language=language) for each in offered(caller)]
+    return ModelListOutput(models=models, default=default.name if default else None)
+
+
+class AccountExportView(APIView):
+    throttle_scope = "export"
 
     @extend_schema(
         operation_id="export_account",
@@ -135,7 +132,7 @@ class AccountViewSet(ViewSet):
             **problems(400, 401, 404, 429, 503),
         },
     )
-    def export(self, request: Request) -> StreamingHttpResponse:
+    def get(self, request: Request) -> StreamingHttpResponse:
         """Everything of the person, sent while it is read. The JSON can be imported again."""
         refuse_without_recent_proof(request)
         now = timezone.now()
@@ -151,20 +148,15 @@ class AccountViewSet(ViewSet):
             content_type=content_type,
         )
 
-    @extend_schema(
-        operation_id="delete_account",
-        request=PasswordConfirmation,
-        responses={200: AccountDeleted, **problems(400, 401, 413, 415, 429, 503)},
-    )
-    def destroy(self, request: Request) -> Response:
-        """Remove the account and everything said or stored in it, for good. The response counts what was deleted."""
-        user = person_of(request)
-        confirmation = validate(PasswordConfirmation, request.data)
-        rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
-        if not user.check_password(confirmation.password):
-            raise InvalidInput(
-                gettext_noop("The password is not right."),
-                errors={"password": [gettext_noop("This is not your password.")]},
-            )
-        deleted = deleting.delete_account(user=user)
-        return Response({"deleted_at": timezone.now().isoformat(), "deleted": deleted, "also": list(deleting.ALSO)})
+
+@api("delete", "account/", AccountDeleted)
+def delete_account(request: Request, user: User, body: PasswordConfirmation) -> AccountDeleted:
+    """Remove the account and everything said or stored in it, for good. The response counts what was deleted."""
+    rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
+    if not user.check_password(body.password):
+        raise InvalidInput(
+            gettext_noop("The password is not right."),
+            errors={"password": [gettext_noop("This is not your password.")]},
+        )
+    deleted = deleting.delete_account(user=user)
+    return AccountDeleted(deleted_at=timezone.now(), deleted=deleted, also=list(deleting.ALSO))

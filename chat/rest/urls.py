@@ -1,20 +1,12 @@
 """The addresses of chats, of the account and of what is kept, under `/api/v1/`."""
 
-from typing import TYPE_CHECKING, Any
-
 from django.urls import path
 
-from chat.rest import conversations, overview, projects, records
-from chat.rest.account import AccountViewSet
+from chat.rest import account, conversations, documents, overview, projects, records
+from chat.rest.account import AccountExportView
 from chat.rest.attachments import AttachmentsViewSet
 from chat.rest.chat import answering, changed_chats, chat, decide_call, stop_turn, turn_events
 from chat.rest.conversations import ConversationExportView
-from chat.rest.documents import AboutViewSet, DailyLogTakeBackViewSet, DailyLogViewSet, MemoryViewSet
-
-if TYPE_CHECKING:
-    from rest_framework.decorators import ViewSetAction
-
-DOCUMENT: "dict[str, str | ViewSetAction[Any]] | None" = {"get": "retrieve", "put": "update", "delete": "destroy"}
 
 urlpatterns = [
     path("intake/chat", chat, name="chat"),
@@ -39,23 +31,9 @@ urlpatterns = [
     *conversations.api.urlpatterns,
     path("conversations/<str:conversation_id>/export/", ConversationExportView.as_view(), name="export_conversation"),
     *projects.api.urlpatterns,
-    path("models/", AccountViewSet.as_view({"get": "models"})),
-    path("account/export/", AccountViewSet.as_view({"get": "export"}), name="download_account"),
-    path("account/", AccountViewSet.as_view({"delete": "destroy"})),
-    path("memory/documents/memory/", MemoryViewSet.as_view(DOCUMENT)),
-    path("memory/documents/about/", AboutViewSet.as_view(DOCUMENT)),
-    path("memory/documents/memory/append/", MemoryViewSet.as_view({"post": "append"})),
-    path("memory/documents/daily-logs/", DailyLogViewSet.as_view({"get": "look"})),
-    # Any text, so that an invalid date gets this API's answer and not the framework's page.
-    path("memory/documents/daily-logs/<str:date>/", DailyLogViewSet.as_view(DOCUMENT)),
-    path(
-        "memory/documents/daily-logs/<str:date>/append/",
-        DailyLogViewSet.as_view({"post": "append"}),
-    ),
-    path(
-        "memory/documents/daily-logs/<str:date>/take-back/",
-        DailyLogTakeBackViewSet.as_view({"post": "take_back"}),
-    ),
+    path("account/export/", AccountExportView.as_view(), name="download_account"),
+    *account.api.urlpatterns,
+    *documents.api.urlpatterns,
     *overview.api.urlpatterns,
     *records.api.urlpatterns,
 ]
