@@ -1,7 +1,7 @@
 """Renders an answer as HTML while it is written, once for all readers who want HTML in a language.
 
 The model's stream never waits for it: a separate task renders the log's text in a thread, at most ten times a second.
-Each reader has a view that knows the first block that the reader has not seen.
+Each reader knows how many of its changes they have seen.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
-from weakref import WeakSet
 
 from django.utils.translation import override
 
@@ -35,18 +34,21 @@ class BlockRenderer:
         self._language = language
         self._stream = BlockStream()
         self._fed = 0
-        self.blocks: list[str] = []
+        self._blocks: list[str] = []
+        # The first block of each change.
+        self._starts: list[int] = []
         # Whether these are the blocks of the whole answer.
         self.is_finished = False
-        self.views: WeakSet[ReaderView] = WeakSet()
+        self.readers = 0
         self._task = asyncio.create_task(self._draw())
 
-    def close_view(self, view: "ReaderView") -> bool:
-        """Returns whether other views are left; without any, rendering stops."""
-        self.views.discard(view)
-        if not self.views:
-            self._task.cancel()
-        return bool(self.views)
+    def stop(self) -> None:
+        self._task.cancel()
+
+    def since(self, seen: int) -> tuple[int, ChangedBlocks | None]:
+        """The number of changes so far, and what those after the first `seen` changed. A new reader has seen none."""
+        start = min(self._starts[seen:], default=None)
+        return len(self._starts), None if start is None else ChangedBlocks(start, self._blocks[start:])
 
     async def _draw(self) -> None:
         loop = asyncio.get_running_loop()
@@ -71,30 +73,6 @@ class BlockRenderer:
     def _show(self, changed: ChangedBlocks | None) -> None:
         if changed is None:
             return
-        self.blocks[changed.start :] = changed.html
-        for view in self.views:
-            view.note(changed.start)
+        self._blocks[changed.start :] = changed.html
+        self._starts.append(changed.start)
         self._log.notify()
-
-
-class ReaderView:
-    """The blocks that one reader has not seen yet."""
-
-    def __init__(self, drawing: BlockRenderer) -> None:
-        self._drawing = drawing
-        drawing.views.add(self)
-        # A reader who arrives, or returns, gets all blocks.
-        self._unseen_from: int | None = 0 if drawing.blocks else None
-
-    def note(self, start: int) -> None:
-        self._unseen_from = start if self._unseen_from is None else min(start, self._unseen_from)
-
-    @property
-    def is_finished(self) -> bool:
-        return self._drawing.is_finished
-
-    def take(self) -> ChangedBlocks | None:
-        if self._unseen_from is None:
-            return None
-        start, self._unseen_from = self._unseen_from, None
-        return ChangedBlocks(start, self._drawing.blocks[start:])

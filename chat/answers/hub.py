@@ -8,13 +8,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.db import InterfaceError, OperationalError
 
 from chat.agent.context import ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from chat.answers.blocks import BlockRenderer, ReaderView
+from chat.answers.blocks import BlockRenderer
 from chat.answers.database import as_caller, load_turn
 from chat.answers.log import NOWHERE, AnswerLog, EventId
 from chat.answers.reader import ending_of, ending_of_deleted, events_of_call, read, replay
@@ -145,7 +145,7 @@ async def follow_answer(
     hub, position = answer_hub(), None
     if after is not None and after.attempt == turn.attempt and after.position != NOWHERE:
         position = after.position
-    log, mirror, drawing, view = None, None, None, None
+    log, mirror, drawing = None, None, None
     if turn.is_being_written or position is not None:
         writing = hub.writings.get(turn.pk)
         log = writing.log if writing is not None else hub.ended.get(turn.pk)
@@ -162,14 +162,17 @@ async def follow_answer(
     if with_blocks:
         if (drawing := hub.drawings.get((log, language))) is None:
             drawing = hub.drawings[log, language] = BlockRenderer(log, language)
-        view = ReaderView(drawing)
+        drawing.readers += 1
     try:
-        follow = partial(read, log, caller=caller, is_authorized=is_authorized, language=language)
-        async for events in follow(after=position, view=view):
+        reader: dict[str, Any] = {"caller": caller, "is_authorized": is_authorized, "language": language}
+        async for events in read(log, after=position, drawing=drawing, **reader):
             yield events
     finally:
-        if drawing is not None and view is not None and not drawing.close_view(view):
-            hub.drawings.pop((log, language), None)
+        if drawing is not None:
+            drawing.readers -= 1
+            if not drawing.readers:
+                drawing.stop()
+                hub.drawings.pop((log, language), None)
         if mirror is not None:
             mirror.readers -= 1
             if not mirror.readers:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from chat.agent.context import AgentEvent, ApprovalAsked, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from chat.answers.blocks import ReaderView, drawn_in
+from chat.answers.blocks import BlockRenderer, drawn_in
 from chat.answers.database import as_caller
 from chat.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from chat.answers.tool_call_view import draw
@@ -188,7 +188,7 @@ async def read(
     log: AnswerLog,
     *,
     after: int | None = None,
-    view: ReaderView | None = None,
+    drawing: BlockRenderer | None = None,
     caller: Caller | None = None,
     is_authorized: IsAuthorized | None = None,
     language: str = "en",
@@ -203,6 +203,7 @@ async def read(
     access_ends = wait_for_revocation(is_authorized) if is_authorized else asyncio.Event().wait()
     guard: asyncio.Task[Any] = asyncio.create_task(access_ends)
     guard.add_done_callback(lambda _: log.notify())
+    seen, changed = 0, None
     try:
         if position is None:
             # Waits a moment until it is known how much of the conversation the model gets; another process knows it.
@@ -217,13 +218,15 @@ async def read(
             for position, event in log.since(position):  # noqa: B020 - the position of the last event is the reader's
                 id_ = NOWHERE if log.is_mirror else position
                 chunk += encode_event(event, log.turn, position=id_, language=language)
-            if view is not None and (changed := view.take()) is not None:
+            if drawing is not None:
+                seen, changed = drawing.since(seen)
+            if changed is not None:
                 chunk += encode_blocks(changed)
             if chunk:
                 yield chunk
                 # The shortest time between two messages to a reader.
                 await asyncio.sleep(0 if log.is_over else 0.03)
-            elif log.is_over and (view is None or view.is_finished):
+            elif log.is_over and (drawing is None or drawing.is_finished):
                 break
             else:
                 try:
