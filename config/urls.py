@@ -25,7 +25,7 @@ from rest_framework.views import APIView
 from agent_tools import token_rest
 from agent_tools.urls import tool_urls
 from chat.endpoint.views import program_urls
-from chat.pages import account, agents, security
+from chat.pages import account, account_settings, agents
 from chat.urls import agent_pages, conversation_pages, import_pages, memory_pages
 from config.ops.about import about
 from config.ops.endpoints import healthz
@@ -162,6 +162,6 @@ urlpatterns = [
     path("login/", account.LoginView.as_view(), name="account_login"),
     path("logout/", account.log_out, name="account_logout"),
     path("register/", account.RegisterView.as_view(), name="account_signup"),
-    path("settings/account/password/", security.password, name="account_change_password"),
-    path("settings/account/password/", security.password, name="account_set_password"),
+    path("settings/account/password/", account_settings.password, name="account_change_password"),
+    path("settings/account/password/", account_settings.password, name="account_set_password"),
 ]

@@ -5,7 +5,8 @@ The chat's pages, rendered from the database: a new chat, a conversation, the li
 
 import hashlib
 import secrets
-from datetime import date, datetime
+from contextlib import suppress
+from datetime import date
 from functools import wraps
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -15,7 +16,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -30,7 +31,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
 
 from chat.agent.search_engines import chosen_engine
-from chat.pages.common import TYPES, P, View, page_with_form, personal_form
+from chat.pages.common import TYPES, P, View, done, page_with_form, personal_form
 from chat.pages.forms import RenameForm
 from chat.pages.home import home as parts_of_home
 from chat.pages.installation import REGISTRATIONS, is_to_choose_who_registers
@@ -64,7 +65,7 @@ from intake.failures import log_in_to_see, logged_out
 from intake.llm.chat_options import offered_choices
 from intake.llm.language_models import ask_servers, is_recall_mode
 from intake.middleware import LOGGED_OUT
-from intake.models import Activity, Conversation, Turn, User
+from intake.models import Activity, Conversation, User
 from intake.models.installation import may_visitors_chat
 from memory.records import kept_in_chat
 from memory.sources_of_answers import sources_of
@@ -74,10 +75,9 @@ from memory.sources_of_answers import sources_of
 def rename_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     form = RenameForm(request.POST or None, initial={"title": conversation.title})
-    if request.method == "POST" and form.is_valid():
-        title = form.cleaned_data["title"]
-        deleting.rename_conversation(caller=caller_of(request), conversation_id=conversation.pk, title=title)
-        return HttpResponseRedirect(conversation_path(conversation.pk))
+    if form.is_valid():
+        deleting.rename_conversation(caller=caller_of(request), conversation_id=conversation.pk, **form.cleaned_data)
+        return redirect(conversation_path(conversation.pk))
     return render(request, "intake/rename.html", {"conversation": conversation, "form": form})
 
 
@@ -86,38 +86,27 @@ def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpRespo
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     if request.method == "POST":
         deleting.delete_conversation(caller=caller_of(request), conversation_id=conversation.pk)
-        messages.success(request, gettext("Chat deleted."))
-        return redirect("intake:home")
+        return done(request, gettext("Chat deleted."), "intake:home")
     return render(request, "intake/delete_conversation.html", {"conversation": conversation})
 
 
 @personal_form
 def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) -> HttpResponse:
-    number = as_turn_number(turn_number) or 0
-    turn = get_turn(caller=caller_of(request), conversation_id=parse_id(conversation_id), turn_number=number)
-    trouble = ""
+    """Only this turn; or with all that follow it, if their number is the one on the page."""
+    number, caller, trouble = as_turn_number(turn_number) or 0, caller_of(request), ""
+    turn = get_turn(caller=caller, conversation_id=parse_id(conversation_id), turn_number=number)
     if request.method == "POST":
+        expected = as_turn_number(request.POST.get("from_here"))
+        where: dict[str, Any] = {"caller": caller, "conversation_id": turn.conversation_id, "turn_number": number}
         try:
-            return _delete_turn(request, turn)
+            is_left = deleting.delete_from(**where, expected=expected) if expected else deleting.delete_turn(**where)
+            many, one = gettext("%(count)s turns are deleted."), gettext("The message and its answer are deleted.")
+            said = many % {"count": expected} if expected and expected > 1 else one
+            return done(request, said, conversation_path(turn.conversation_id) if is_left else "intake:home")
         except Conflict:
             trouble = gettext("New messages were added in the meantime. Check them before you delete.")
     count = len(Tree.of(turn.conversation).below(number))
     return render(request, "intake/delete_turn.html", {"turn": turn, "count": count, "trouble": trouble})
-
-
-def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
-    """Only this turn; or with all that follow it, if their number is the one on the page."""
-    expected = as_turn_number(request.POST.get("from_here"))
-    where: dict[str, Any] = {"conversation_id": turn.conversation_id, "turn_number": turn.turn_number}
-    if expected is None:
-        is_left = deleting.delete_turn(caller=caller_of(request), **where)
-    else:
-        is_left = deleting.delete_from(caller=caller_of(request), **where, expected=expected)
-    if expected and expected > 1:
-        messages.success(request, gettext("%(count)s turns are deleted.") % {"count": expected})
-    else:
-        messages.success(request, gettext("The message and its answer are deleted."))
-    return HttpResponseRedirect(conversation_path(turn.conversation_id) if is_left else reverse("intake:home"))
 
 
 # The header with which a page's script asks for a part of a page.
@@ -139,7 +128,7 @@ EXAMPLES_WITHOUT_MODEL = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """Also for visitors, to read, if there are any. Never cached."""
+    """Also for visitors, to read, if there are any."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -161,9 +150,8 @@ def personal_page(view: View[P]) -> View[P]:
 
 @personal_page
 def home(request: HttpRequest) -> HttpResponse:
-    shown: dict[str, Any] = {**_shell(request), "is_temporary": "temporary" in request.GET}
+    shown = {**_shell(request), "is_temporary": "temporary" in request.GET, "nearby": nearby(request)}
     shown["has_no_model"] = is_recall_mode()
-    shown["nearby"] = nearby(request)
     if is_registered(request):
         project = shown["of_project"]
         shown["parts"] = parts_of_home(user=person_of(request), now=timezone.now(), project=project)
@@ -196,22 +184,22 @@ def share(request: HttpRequest) -> HttpResponse:
 
 @personal_page
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    also = {"kept": kept_in_chat()}
-    found = get_conversation(caller=caller_of(request), conversation_id=conversation_id, also=also)
+    also, caller = {"kept": kept_in_chat()}, caller_of(request)
+    found = get_conversation(caller=caller, conversation_id=conversation_id, also=also)
     window, above = _turns(request, found)
+    around = as_turn_number(request.GET.get("turn"))
+    turns = [*window.turns, *(above.turns if above is not None else ())]
     shown: dict[str, Any] = {
         "conversation": found,
         "window": window,
         "above": above,
         "shown_before": request.GET.get("of"),
+        "files": attachments_of(turns),
+        "cited": sources_of([turn for turn in turns if "[" in turn.assistant_message], caller),
+        "deleted_turn": around is not None and around not in {turn.turn_number for turn in window.turns},
+        "is_temporary": found.expires_at is not None,
     }
-    around = as_turn_number(request.GET.get("turn"))
-    turns = [*window.turns, *(above.turns if above is not None else ())]
-    shown["files"] = attachments_of(turns)
-    shown["cited"] = sources_of([turn for turn in turns if "[" in turn.assistant_message], caller_of(request))
-    shown["deleted_turn"] = around is not None and around not in {turn.turn_number for turn in window.turns}
-    is_temporary = found.expires_at is not None
-    return _chat_page(request, {**_shell(request, found), **shown, "is_temporary": is_temporary})
+    return _chat_page(request, {**_shell(request, found), **shown})
 
 
 def _chat_page(request: HttpRequest, shown: dict[str, Any]) -> HttpResponse:
@@ -263,8 +251,7 @@ def conversations(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"page": page, "words": words, "is_archived": is_archived, "of_project": project}
     if project is not None:
         context["more_query"] = f"&{urlencode({'project': project})}"
-    context["has_projects"] = is_registered(request)
-    return render(request, "intake/conversations.html", context)
+    return render(request, "intake/conversations.html", {**context, "has_projects": is_registered(request)})
 
 
 # The cookie with the groups of the side bar that are open in this browser, which `projects.js` writes.
@@ -296,12 +283,17 @@ def _shell(request: HttpRequest, conversation: Conversation | None = None) -> di
     choices = offered_choices(caller_of(request), conversation)
     if choices is not None:
         choices["has_web"] = is_registered(request) and chosen_engine() is not None
-    limits = {"max_message_length": MAX_MESSAGE_LENGTH, "largest_file": settings.ATTACHMENT_BYTES}
     project = conversation.project if conversation is not None else ""
     if conversation is None and is_registered(request):
         project = project_label(request.GET.get("project", ""))
-    shown = {"choices": choices, "of_project": project, "has_projects": is_registered(request), "is_chat": True}
-    return {**limits, **shown}
+    return {
+        "max_message_length": MAX_MESSAGE_LENGTH,
+        "largest_file": settings.ATTACHMENT_BYTES,
+        "choices": choices,
+        "of_project": project,
+        "has_projects": is_registered(request),
+        "is_chat": True,
+    }
 
 
 @personal_page
@@ -310,26 +302,18 @@ def conversation_outline(request: HttpRequest, conversation_id: str) -> HttpResp
     zone.
     """
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
-    day = _day(request.GET.get("on", ""))
-    if day is not None:
+    with suppress(ValueError):
+        day = date.fromisoformat(request.GET.get("on", ""))
         number = outline.first_turn_of(conversation, day, timezone.get_current_timezone())
         if number is not None:
-            return HttpResponseRedirect(conversation_path(conversation.pk, turn_number=number))
+            return redirect(conversation_path(conversation.pk, turn_number=number))
     words = request.GET.get("q", "").strip()
     entries = outline.find(conversation, words) if words else outline.questions(conversation)
     context = {"conversation": conversation, "entries": entries, "words": words}
     return render(request, "intake/outline.html", context)
 
 
-def _day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
-
-
 YES = "1"
-FILE_NAME = "recollect-chats-{day:%Y-%m-%d}.json"
 
 
 @require_POST
@@ -339,7 +323,7 @@ def arrange_conversation(request: HttpRequest, conversation_id: str, what: str) 
     key = parse_id(conversation_id)
     change: dict[str, Any] = {what: request.POST.get("on") == YES}
     arranging.arrange(caller=caller_of(request), conversation_ids=[key], **change, now=timezone.now())
-    return HttpResponseRedirect(conversation_path(key))
+    return redirect(conversation_path(key))
 
 
 @require_POST
@@ -365,24 +349,19 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
         # Changes nothing, but checks that the caller owns them.
         arranging.arrange(caller=caller, conversation_ids=ids, now=now)
         activity.note(cast(User, request.user), Activity.EXPORTED)
-        return _file(b"".join(chats_as_json(user=cast(User, request.user), chosen=ids, now=now)), now)
+        document = b"".join(chats_as_json(user=cast(User, request.user), chosen=ids, now=now))
+        headers = {"Content-Disposition": f'attachment; filename="recollect-chats-{now:%Y-%m-%d}.json"'}
+        return HttpResponse(document, content_type="application/json", headers=headers)
     else:
         raise InvalidInput(gettext_noop("There is no such thing to do."))
-    messages.success(request, _done(requested, len(set(ids))))
-    return redirect("intake:conversations")
+    return done(request, _in_words(requested, len({*ids})), "intake:conversations")
 
 
-def _file(document: bytes, now: datetime) -> HttpResponse:
-    name = f'attachment; filename="{FILE_NAME.format(day=now)}"'
-    return HttpResponse(document, content_type="application/json", headers={"Content-Disposition": name})
-
-
-def _done(requested: str, count: int) -> str:
+def _in_words(requested: str, count: int) -> str:
     if requested == "move":
         return ngettext("%(count)s chat moved", "%(count)s chats moved", count) % {"count": count}
     chats = "1 chat" if count == 1 else f"{count} chats"
-    done = {"delete": "deleted", "archive": "archived", "restore": "back in the list"}[requested]
-    return f"{chats} {done}."
+    return f"{chats} {({'delete': 'deleted', 'archive': 'archived'}).get(requested, 'back in the list')}."
 
 
 @require_POST
@@ -390,7 +369,7 @@ def _done(requested: str, count: int) -> str:
 def keep_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     key = parse_id(conversation_id)
     temporary.keep(caller=caller_of(request), conversation_id=key)
-    return HttpResponseRedirect(conversation_path(key))
+    return redirect(conversation_path(key))
 
 
 @require_POST
@@ -462,7 +441,7 @@ def preview(request: HttpRequest) -> HttpResponse:
 @require_safe
 def favicon(request: HttpRequest) -> HttpResponse:
     """For clients that ask without having read a page."""
-    return HttpResponseRedirect(static("intake/icon-192.png"))
+    return redirect(static("intake/icon-192.png"))
 
 
 @login_not_required

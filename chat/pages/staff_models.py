@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.debug import sensitive_post_parameters
 
+from chat.pages.common import done
 from chat.pages.staff import note_action, staff_form
 from core.errors import NotFound
 from core.text import in_page_language
@@ -122,13 +123,10 @@ class ModelForm(forms.Form):
         server = urlsplit(self.cleaned_data.get("base_url", "")).hostname if self.source == "other" else self.source
         own = self.cleaned_data.get("id", "").rpartition("/")[2].removeprefix(ANTHROPIC)
         name: str = self.cleaned_data["name"] or re.sub(r"[^\w.:-]+", "-", own or server or self.source)
-        others = [each["name"] for each in kept_models() if self.before is None or each["key"] != self.before["key"]]
-        taken = [*others, *(model.name for model in models_of_environment())]
+        taken = _names(but=self.before["key"] if self.before else "")
         if name in taken and self.cleaned_data["name"]:
             raise forms.ValidationError(_("There is a model of this name already."), code="taken")
-        while name in taken:
-            name += "-"
-        return name
+        return _free(name, taken)
 
     def clean_base_url(self) -> str:
         address: str = self.cleaned_data["base_url"].rstrip("/")
@@ -212,6 +210,17 @@ class ModelForm(forms.Form):
         }
 
 
+def _names(*, but: str = "") -> set[str]:
+    kept = {each["name"] for each in kept_models() if each["key"] != but}
+    return kept | {model.name for model in models_of_environment()}
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "-"
+    return name
+
+
 def _server_of(address: str) -> tuple[str, str]:
     parts = urlsplit(address)
     return parts.scheme, parts.netloc
@@ -254,12 +263,11 @@ def edit_model(request: HttpRequest, key: str) -> HttpResponse:
     initial = {"base_url": SOURCES[source][2]} if source in SOURCES else initial
     initial["context_tokens"] = initial.get("context_tokens") or None
     form = ModelForm(request.POST or None, before=before, source=source or "other", initial=initial)
-    if request.method == "POST" and form.is_valid() and form.is_tried():
+    if form.is_valid() and form.is_tried():
         row = form.as_row()
         keep_setting(MODELS, lambda rows: _with(rows or [], row))
         note_action(request, "models")
-        messages.success(request, _("Saved. It applies everywhere within seconds."))
-        return redirect("intake:staff_models")
+        return done(request, _("Saved. It applies everywhere within seconds."), "intake:staff_models")
     title = before["name"] if before else SOURCES.get(source, SOURCES["other"])[0]
     return render(request, "intake/staff/model.html", {**context, "form": form, "title": title})
 
@@ -295,16 +303,19 @@ def _adopt(request: HttpRequest, address: str) -> HttpResponse:
         messages.error(request, _("No server answers there any more."))
         return redirect("intake:staff_models")
     title, names = found[address]
-    taken = {each["name"] for each in kept_models()} | {model.name for model in models_of_environment()}
-    name = re.sub(r"[^a-z.]+", "-", title.lower())
-    while name in taken:
-        name += "-"
-    row = {"name": name, "base_url": address, "id": "", "thinking": "", "vision": "", "context_tokens": 0}
+    row = {
+        "name": _free(re.sub(r"[^a-z.]+", "-", title.lower()), _names()),
+        "base_url": address,
+        "id": "",
+        "thinking": "",
+        "vision": "",
+        "context_tokens": 0,
+    }
     row |= {"key": secrets.token_hex(4), "sealed": "", "first": best_model(address, "", names), "hidden": []}
     keep_setting(MODELS, lambda rows: _with(rows or [], row))
     note_action(request, "models")
-    messages.success(request, _("Added. Everybody can choose its models now."))
-    return redirect("intake:home" if "from_home" in request.POST else "intake:staff_models")
+    to = "intake:home" if "from_home" in request.POST else "intake:staff_models"
+    return done(request, _("Added. Everybody can choose its models now."), to)
 
 
 def _found(request: HttpRequest) -> list[FoundServer]:
@@ -330,7 +341,7 @@ def _wants_model(request: HttpRequest) -> bool:
     return isinstance(request.user, User) and request.user.is_staff and is_recall_mode()
 
 
-def _models_page(request: HttpRequest, *, tested: str = "", report: list[str] | None = None) -> HttpResponse:
+def _models_page(request: HttpRequest, **of_test: Any) -> HttpResponse:
     passwords.give_connections_back()
     ask_servers()
     rows = kept_models()
@@ -352,9 +363,8 @@ def _models_page(request: HttpRequest, *, tested: str = "", report: list[str] | 
         ],
         "found": [(title, address, _in_words(names)) for title, address, names in found],
         "may_add": len(rows) < MOST_MODELS,
-        "tested": tested,
-        "report": report or [],
         "tab": "models",
+        **of_test,
     }
     return render(request, "intake/staff/models.html", context)
 
@@ -376,6 +386,7 @@ def _test(model: LanguageModel) -> list[str]:
     from pydantic_ai.exceptions import AgentRunError
 
     from chat.agent.loop import explained
+    from intake.llm.models import say_hello
 
     passwords.give_connections_back()
     try:
@@ -384,11 +395,10 @@ def _test(model: LanguageModel) -> list[str]:
             model = replace(model, id=model.first if model.first in names else next(iter(names), ""))
         if not model.id:
             return [_("Its server lists no models.")]
-        answer, uses_tools = async_to_sync(_hello)(model)
+        answer, uses_tools = async_to_sync(asyncio.wait_for)(say_hello(model), HELLO_SECONDS)
     except TimeoutError:
-        return [
-            _("It did not answer in %(count)d seconds. It may still be loading: try again.") % {"count": HELLO_SECONDS}
-        ]
+        said = _("It did not answer in %(count)d seconds. It may still be loading: try again.")
+        return [said % {"count": HELLO_SECONDS}]
     except AgentRunError as error:
         return [explained(error, model)]
     except FAILURES as error:
@@ -397,20 +407,11 @@ def _test(model: LanguageModel) -> list[str]:
     return [_("It answers: “%(answer)s”") % {"answer": answer[:200]}, *_abilities(model, uses_tools=uses_tools)]
 
 
-async def _hello(model: LanguageModel) -> tuple[str, bool]:
-    from intake.llm.models import say_hello
-
-    async with asyncio.timeout(HELLO_SECONDS):
-        return await say_hello(model)
-
-
 def _abilities(model: LanguageModel, *, uses_tools: bool) -> Iterator[str]:
     window = window_of(model, asks=False)
     count = {"count": f"{window.tokens:,}"}
-    if window.is_assumed:
-        yield _("Its server does not say how much it reads at once; %(count)s tokens are assumed.") % count
-    else:
-        yield _("It reads %(count)s tokens at once.") % count
+    assumed = _("Its server does not say how much it reads at once; %(count)s tokens are assumed.")
+    yield (assumed if window.is_assumed else _("It reads %(count)s tokens at once.")) % count
     if (note := note_on_window(model)) is not None:
         yield in_page_language(note)
     yield (

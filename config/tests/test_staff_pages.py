@@ -18,7 +18,7 @@ from agent_tools.models import AccessToken
 from agent_tools.tests.callers import client_of
 from chat.agent.context import ChatDeps, deps_for
 from chat.agent.prompt import instructions
-from chat.pages import people, person, usage
+from chat.pages import people, usage
 from chat.pages import staff_models as staff_pages
 from config.ops import endpoints
 from core.errors import InvalidInput, QuotaExceeded
@@ -234,9 +234,9 @@ def test_of_two_who_remove_each_other_at_once_one_stays(root):
 
 
 def test_the_last_administrator_is_not_removed(root, bob):
-    person._refuse_for_the_last(bob)
+    people._refuse_for_the_last(bob)
     with pytest.raises(InvalidInput, match="last administrator"):
-        person._refuse_for_the_last(root)
+        people._refuse_for_the_last(root)
 
 
 def test_staff_without_all_rights_take_over_no_account(client, bob, root):
