@@ -74,7 +74,6 @@ def _protected(request: HttpRequest) -> HttpResponse:
 
 # RFC 7240: the answer also as HTML, block by block.
 PREFER_BLOCKS = "blocks"
-LIMIT = "api"
 
 
 @streaming("GET")
@@ -112,13 +111,14 @@ async def stop_turn(request: HttpRequest, turn_id: str) -> HttpResponseBase:
     stopped = await stop_answer(turn=turn, caller=admitted.caller)
     if stopped is None:
         raise NotFound
-    return _private({"turnId": stopped.pk, "status": stopped.status})
+    return JsonResponse({"turnId": stopped.pk, "status": stopped.status})
 
 
 @streaming("POST")
 async def decide_call(request: HttpRequest, turn_id: str, call_id: str) -> HttpResponseBase:
     """In its own task: once the last call is decided, the answer goes on also for a client who has left."""
-    return _private({"left": await asyncio.shield(asyncio.create_task(_go_on(request, turn_id, call_id)))}, status=202)
+    left = await asyncio.shield(asyncio.create_task(_go_on(request, turn_id, call_id)))
+    return JsonResponse({"left": left}, status=HTTPStatus.ACCEPTED)
 
 
 async def _go_on(request: HttpRequest, turn_id: str, call_id: str) -> int:
@@ -143,35 +143,37 @@ def _decide(request: HttpRequest, turn_id: str, call_id: str) -> tuple[Decided, 
 
 @streaming("GET")
 async def answering(request: HttpRequest) -> HttpResponseBase:
-    return _private({"answers": await sync_to_async(_answering)(request)})
+    return JsonResponse({"answers": await sync_to_async(_answering)(request)})
 
 
 def _find(request: HttpRequest, turn_id: str, *, scope: str) -> tuple[Turn, Admitted]:
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
-    admitted = _admit_to_answer(request, scope)
+    admitted = _admit_to_answer(request, scope)[0]
     with acting_as(admitted.caller):
         return get_turn_by_id(caller=admitted.caller, turn_id=turn_id), admitted
 
 
 def _answering(request: HttpRequest) -> list[dict[str, object]]:
-    caller = _admit_to_answer(request, "read").caller
+    caller = _admit_to_answer(request, "read")[0].caller
     with acting_as(caller):
         found = open_answers(caller=caller)
     return [{"turnId": turn_id, "conversationId": str(conversation_id)} for turn_id, conversation_id in found]
 
 
-def _admit_to_answer(request: HttpRequest, scope: str) -> Admitted:
+def _admit_to_answer(request: HttpRequest, scope: str) -> tuple[Admitted, int]:
+    """With the id of the user, which may be a visitor's."""
     admitted = admit(request, scopes={scope, "chat"}, lacking=f"This token lacks the scope `{scope}`.")
-    caller = admitted.caller
-    if caller.user_id is None:
+    user_id = admitted.caller.user_id
+    if user_id is None:
         raise AuthenticationRequired
+    _count(request, admitted.caller, "api")
+    return admitted, user_id
+
+
+def _count(request: HttpRequest, caller: Caller, limit: str) -> None:
+    """Visitors are counted by their address: a visitor without cookies is a new one each time."""
     counted = caller.user_id if caller.is_registered else None
-    rate_limits.take_for(LIMIT, user_id=counted, address=rate_limits.client_address(request))
-    return admitted
-
-
-def _private(data: dict[str, object], *, status: int = HTTPStatus.OK) -> HttpResponse:
-    return JsonResponse(data, status=status, headers={"Cache-Control": "private, no-store"})
+    rate_limits.take_for(limit, user_id=counted, address=rate_limits.client_address(request))
 
 
 @streaming("POST")
@@ -202,9 +204,7 @@ def _begin(request: HttpRequest) -> tuple[Turn, Admitted, StreamLease, bool]:
     """All checks that may refuse the request, in one step; then the message is saved. Returns `newest_only` last."""
     lacking = "A chat recalls and records: its token needs the scope `chat`, or `search` and `write`."
     admitted = admit(request, scopes={"chat"}, lacking=lacking)
-    # Visitors are counted by their address: a visitor without cookies is a new one each time.
-    counted = admitted.caller.user_id if admitted.caller.is_registered else None
-    rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
+    _count(request, admitted.caller, "chat")
     if not is_recall_mode() and not admitted.caller.is_registered:
         rate_limits.take_all(("visitors",))
     # Before anything is saved; a message that is refused gives it back.
@@ -234,7 +234,6 @@ def _begin(request: HttpRequest) -> tuple[Turn, Admitted, StreamLease, bool]:
 
 # The interval of keep-alive comments.
 KEEP_ALIVE_SECONDS = 15.0
-SCOPES, LACKING = {"read", "chat"}, "Changes are told to a token with the scope `read`."
 
 
 @streaming("GET")
@@ -248,15 +247,10 @@ async def changed_chats(request: HttpRequest) -> HttpResponseBase:
 
 
 def _admit_to_changes(request: HttpRequest) -> tuple[Admitted, int, StreamLease]:
-    admitted = admit(request, scopes=SCOPES, lacking=LACKING)
-    user_id = admitted.caller.user_id
-    if user_id is None:
-        raise AuthenticationRequired
+    admitted, user_id = _admit_to_answer(request, "read")
     if admitted.caller.bound_to:
         # They name chats of every project.
         raise InsufficientScope(BOUND_ELSEWHERE)
-    counted = user_id if admitted.caller.is_registered else None
-    rate_limits.take_for("api", user_id=counted, address=rate_limits.client_address(request))
     return admitted, user_id, rate_limits.begin_stream(request, user_id=user_id)
 
 

@@ -142,9 +142,10 @@ def _offer(route: str, name: str, what: str, is_: str, parameters: Sequence[Open
     gone: dict[str, Any] = {"output": None, "status": 204, "fails": [400, 404, 412, 428], "is_bound": False}
     offer(delete, "delete", "delete", is_, parameters=[IF_MATCH], **gone)
     if noun:
-        says = f"Appends whole lines in one step and keeps concurrent appends. Needs no If-Match. Creates the {noun} if it "
+        says = "Appends whole lines in one step and keeps concurrent appends. Needs no If-Match. "
+        says += f"Creates the {noun} if it does not exist."
         appended = {"route": f"{route}append/", "output": AppendAnswer, "parameters": [ETAG]}
-        offer(append, "append_to", "post", f"{says}does not exist.", **appended)
+        offer(append, "append_to", "post", says, **appended)
 
 
 of_memory = "MEMORY.md: what a person, or their agent, keeps in mind always."

@@ -29,7 +29,6 @@ def download(
     activity.note(user, Activity.EXPORTED)
     headers = {
         "Content-Disposition": content_disposition_header(True, name) or "attachment",
-        "Cache-Control": "private, no-store",
         "X-Accel-Buffering": "no",
     }
     stream = _stream(request, user, pieces, lease)

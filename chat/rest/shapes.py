@@ -214,24 +214,26 @@ class ChangeOfConversation(ChatOptions):
 
 def _of(conversation: Conversation) -> dict[str, Any]:
     origin, number = conversation.branched_from, conversation.branched_after
+    as_it_is = (
+        "title",
+        "source",
+        "started_at",
+        "last_active_at",
+        "pinned_at",
+        "archived_at",
+        "temperature",
+        "proposes",
+    )
     return {
+        **{name: getattr(conversation, name) for name in (*as_it_is, "expires_at")},
         "conversation_id": conversation.pk,
-        "title": conversation.title,
-        "source": conversation.source,
-        "started_at": conversation.started_at,
-        "last_active_at": conversation.last_active_at,
         "last_turn_number": conversation.turn_count,
         "current_turn_number": conversation.current_number,
         "branched_from": TurnReference(conversation_id=origin, turn_number=number) if origin and number else None,
-        "pinned_at": conversation.pinned_at,
-        "archived_at": conversation.archived_at,
         "model": conversation.model or None,
         "instructions": conversation.instructions or None,
-        "temperature": conversation.temperature,
         "memory": conversation.uses_memory,
         "web": conversation.uses_web,
-        "proposes": conversation.proposes,
-        "expires_at": conversation.expires_at,
     }
 
 
@@ -321,10 +323,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
         "post": {
             **_operation("chat", CHAT_DESCRIPTION),
             "parameters": [CHAT_KEY],
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": TurnRequest.model_json_schema()}},
-            },
+            "requestBody": _body(TurnRequest),
             "responses": {"200": stream, **_refusals(code for code in STATUSES if code not in NOT_IN_CHAT)},
         }
     }
@@ -347,10 +346,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             **_operation("decide_call", DECIDE_DESCRIPTION),
             "security": [{"cookieAuth": []}],
             "parameters": [TURN_ID, {**TURN_ID, "name": "call_id"}],
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": Decision.model_json_schema()}},
-            },
+            "requestBody": _body(Decision),
             "responses": {
                 "202": _json("How many calls of the turn still wait.", LEFT),
                 **_refusals(("validation_error", "already_decided", "gone", *OF_A_TURN)),
@@ -383,6 +379,10 @@ def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
+def _body(model: type[BaseModel]) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}
+
+
 def _refusals(codes: Iterable[str]) -> dict[str, Any]:
     problem = {"content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     statuses = (STATUSES[code] for code in codes)
@@ -391,8 +391,5 @@ def _refusals(codes: Iterable[str]) -> dict[str, Any]:
 
 def add_confirmation(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """A drf-spectacular hook: it assumes that a DELETE has no body, but deleting an account needs the password."""
-    result["paths"]["/api/v1/account/"]["delete"]["requestBody"] = {
-        "required": True,
-        "content": {"application/json": {"schema": PasswordConfirmation.model_json_schema()}},
-    }
+    result["paths"]["/api/v1/account/"]["delete"]["requestBody"] = _body(PasswordConfirmation)
     return result
