@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from hashlib import sha256
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -112,6 +111,10 @@ class ChatDeps:
     def can_look_up(self) -> bool:
         """Whether the tools read what was said in this chat, and its files."""
         return self.has_tools and self.uses_memory and self.caller.is_registered and not self.is_temporary
+
+    @property
+    def sees_pictures(self) -> bool:
+        return self.model is not None and self.model.sees_pictures
 
     @property
     def is_indexed(self) -> bool:
@@ -340,26 +343,26 @@ def names_of(turn: Turn) -> str:
     return ", ".join(each.name for each in attachments_of([turn])[turn.pk])
 
 
-def described(turn: Turn, *, around: Callable[[str], str], tokens: int, sees_pictures: bool, has_tools: bool) -> str:
-    """What stands before the message of a turn with files, in about so many tokens.
+def described(turn: Turn, deps: ChatDeps) -> str:
+    """What stands before the message of a turn with files, in about `files_tokens`.
 
-    `around` marks a text as data. Each file gets the same share, and what a short one leaves is the next one's.
+    Each file gets the same share, and what a short one leaves is the next one's.
     """
-    files, blocks = attachments_of([turn])[turn.pk], []
+    files, blocks, tokens = attachments_of([turn])[turn.pk], [], deps.files_tokens
     for number, file in enumerate(files):
         # What others may need is theirs; a picture needs none.
-        block = _block(file, around, tokens // (len(files) - number), sees_pictures=sees_pictures, has_tools=has_tools)
+        block = _block(file, deps, tokens // (len(files) - number))
         blocks.append(block)
         tokens -= tokens_of(block)
     return "\n\n".join(blocks)
 
 
-def pictures_of(turn: Turn, *, at_most: int) -> list[BinaryContent]:
-    """The pictures of a turn, still without their bytes: `picture` fills them in."""
-    pictures = (file for file in attachments_of([turn])[turn.pk] if file.media_type in PICTURES)
-    return [
-        BinaryContent(b"", media_type=file.media_type, identifier=str(file.pk)) for file in islice(pictures, at_most)
-    ]
+def pictures_of(turn: Turn, deps: ChatDeps, *, at_most: int) -> tuple[BinaryContent, ...]:
+    """The pictures of a turn, for a model that sees them, still without their bytes: `picture` fills them in."""
+    if not turn.attachment_count or not deps.sees_pictures:
+        return ()
+    pictures = [file for file in attachments_of([turn])[turn.pk] if file.media_type in PICTURES][:at_most]
+    return tuple(BinaryContent(b"", media_type=file.media_type, identifier=str(file.pk)) for file in pictures)
 
 
 def picture(caller: Caller, attachment_id: str) -> BinaryContent | None:
@@ -371,14 +374,15 @@ def picture(caller: Caller, attachment_id: str) -> BinaryContent | None:
     return BinaryContent(data=data, media_type=media_type)
 
 
-def _block(file: Attachment, around: Callable[[str], str], tokens: int, *, sees_pictures: bool, has_tools: bool) -> str:
+def _block(file: Attachment, deps: ChatDeps, tokens: int) -> str:
     about: dict[str, Any] = {"name": _quoted(file.name), "media_type": file.media_type, "id": file.pk}
-    if without_text := _why_without_text(file, sees_pictures=sees_pictures):
+    around = deps.untrusted.around
+    if without_text := _why_without_text(file, deps):
         return FILE.format(**about, state=without_text)
     # Such as that some pages have no text.
     note = (file.error or {}).get("message", "")
     head = FILE.format(**about, state=f"{note} {BEGINNING}".strip())
-    rest = _rest(file, has_tools=has_tools)
+    rest = _rest(file, deps)
     text, is_whole = _beginning(file, tokens - tokens_of(head) - tokens_of(rest))
     if is_whole:
         return f"{FILE.format(**about, state=f'{note} {WHOLE}'.strip())}\n{around(text)}"
@@ -387,10 +391,10 @@ def _block(file: Attachment, around: Callable[[str], str], tokens: int, *, sees_
     return "\n".join(each for each in (head, text and around(text), rest) if each)
 
 
-def _why_without_text(file: Attachment, *, sees_pictures: bool) -> str:
+def _why_without_text(file: Attachment, deps: ChatDeps) -> str:
     """A sentence for the model; empty for a file with a text."""
     if file.media_type in PICTURES:
-        return PICTURE if sees_pictures else UNSEEN
+        return PICTURE if deps.sees_pictures else UNSEEN
     if file.state == Attachment.State.WAITING:
         return WAITING
     if file.state == Attachment.State.UNREADABLE:
@@ -399,12 +403,12 @@ def _why_without_text(file: Attachment, *, sees_pictures: bool) -> str:
     return "" if file.parts else EMPTY
 
 
-def _rest(file: Attachment, *, has_tools: bool) -> str:
+def _rest(file: Attachment, deps: ChatDeps) -> str:
     """The outline of what is not here, and how to read it."""
     places = [_quoted(str(place)) for place, _number in file.places if place]
     shown = places if len(places) <= MOST_PLACES else [*places[:MOST_PLACES], f"… {places[-1]}"]
-    lines = [OUTLINE.format(places="; ".join(shown))] if shown else []
-    return "\n".join([*lines, *([HOW_TO_READ.format(id=file.pk)] if has_tools else [])])
+    outline = OUTLINE.format(places="; ".join(shown)) if shown else ""
+    return "\n".join(filter(None, (outline, HOW_TO_READ.format(id=file.pk) if deps.can_look_up else "")))
 
 
 def _beginning(file: Attachment, tokens: int) -> tuple[str, bool]:

@@ -200,7 +200,7 @@ async def access_token(server: ToolServer, caller: Caller, *, refused: str | Non
     """
     while True:
         login = await run_in_thread(partial(_login_of, caller, server))
-        held = json.loads(opened_key(login.sealed) or "{}")
+        held = _held(login.sealed)
         if not held and refused is None:
             return ""
         token = held.get("access_token")
@@ -236,31 +236,21 @@ async def _renew(server: ToolServer, caller: Caller, login: ToolLogin, held: dic
 
 async def forget(server: ToolServer, caller: Caller, token: str) -> None:
     """The person has to log in, for the first time or again; unless they have a newer token than this one."""
-
-    def change() -> None:
-        with acting_as(caller):
-            login = _login_of(caller, server)
-            if login.sealed and json.loads(opened_key(login.sealed) or "{}").get("access_token", "") == token:
-                _change(caller, login, sealed="")
-
-    await run_in_thread(change)
+    login = await run_in_thread(partial(_login_of, caller, server))
+    if login.sealed and _held(login.sealed).get("access_token", "") == token:
+        await run_in_thread(partial(_change, caller, login, sealed=""))
 
 
 async def ask_for(server: ToolServer, caller: Caller, scope: str | None) -> None:
     """*Connect again* asks for this scope too. What the tokens cover already stays in use."""
-
-    def change() -> None:
-        with acting_as(caller):
-            login = _login_of(caller, server)
-            before = json.loads(opened_key(login.sealed) or "{}").get("scope")
-            _change(caller, login, state="", pending=sealed_key(union_scopes(before, scope) or ""))
-
-    await run_in_thread(change)
+    login = await run_in_thread(partial(_login_of, caller, server))
+    wider = sealed_key(union_scopes(_held(login.sealed).get("scope"), scope) or "")
+    await run_in_thread(partial(_change, caller, login, state="", pending=wider))
 
 
 async def revoke(server: ToolServer, sealed: str) -> bool:
     """Tells the service that this log-in is over (RFC 7009); whether it knows now."""
-    held = json.loads(opened_key(sealed) or "{}")
+    held = _held(sealed)
     if not held.get("revocation_endpoint"):
         return not sealed
     with suppress(Unavailable):
@@ -369,6 +359,11 @@ def _login_of(caller: Caller, server: ToolServer) -> ToolLogin:
     with acting_as(caller):
         mine = ToolLogin.objects.for_caller(caller)
         return mine.get_or_create(user_id=caller.user_id, address=server.address)[0]  # type: ignore[misc]
+
+
+def _held(sealed: str) -> dict[str, Any]:
+    held: dict[str, Any] = json.loads(opened_key(sealed) or "{}")
+    return held
 
 
 def _change(caller: Caller, login: ToolLogin, **values: Any) -> bool:

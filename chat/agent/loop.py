@@ -276,10 +276,7 @@ async def answer(
         # Whether a message that does not fit is itself the reason, more than all that was said before it.
         parts = (part for before in history for part in before.parts)
         is_longer = _characters(message) > sum(_characters(getattr(part, "content", "")) for part in parts)
-        failure = _sentence_for(error, deps.model, is_by_message=is_longer)
-        if deps.sees_reasons:
-            failure.reason = _reason(error, deps.model)
-        raise failure from error
+        raise _failure_of(error, deps.model, is_by_message=is_longer, sees_reasons=deps.sees_reasons) from error
 
 
 async def complete(
@@ -308,10 +305,7 @@ async def complete(
         raise InvalidInput(str(error)) from error
     except AgentRunError as error:
         _log_failure(model, _kind_of(error), begun_at)
-        failure = _sentence_for(error, model)
-        if sees_reasons:
-            failure.reason = _reason(error, model)
-        raise failure from error
+        raise _failure_of(error, model, sees_reasons=sees_reasons) from error
     for call in whole.tool_calls:
         yield ToolCalled(call.tool_call_id, call.tool_name, _arguments(call))
     yield _ended(whole, whole.usage)
@@ -380,40 +374,18 @@ def _is_full(context: RunContext[ChatDeps]) -> bool:
 
 
 @dataclass
-class _Thinking:
-    """Counts the thinking time: of finished parts, and of the present one."""
-
-    seconds: float = 0.0
-    since: float | None = None
-    has_text: bool = False
-
-    def begin(self, text: str) -> list[AgentEvent]:
-        self.end()
-        self.since = time.monotonic()
-        # Thinking after a tool call starts a new paragraph.
-        return self.go_on(("\n\n" if self.has_text else "") + text)
-
-    def go_on(self, text: str) -> list[AgentEvent]:
-        if not text.strip() and not self.has_text:
-            return []
-        self.has_text = True
-        return [ReasoningWritten(pg_text(text), round(self._until_now(), 1))]
-
-    def end(self) -> None:
-        self.seconds, self.since = self._until_now(), None
-
-    def _until_now(self) -> float:
-        return self.seconds + (0.0 if self.since is None else time.monotonic() - self.since)
-
-
-@dataclass
 class _Teller:
-    """Translates the library's events into this project's."""
+    """Translates the library's events into this project's, and counts the thinking time.
+
+    `thought_seconds`: of the finished parts; `thinks_since`: when the present one began.
+    """
 
     has_text: bool = False
+    has_thought: bool = False
+    thought_seconds: float = 0.0
+    thinks_since: float | None = None
     # The calls without a result, by the vendor's id.
     calls: dict[str, ToolCalled] = field(default_factory=dict)
-    thinking: _Thinking = field(default_factory=_Thinking)
     # Those of `calls` that were told of before the pause.
     resumed: set[str] = field(default_factory=set)
     # Of the tools from elsewhere.
@@ -447,15 +419,26 @@ class _Teller:
     def _tell_written(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
         match event:
             case PartStartEvent(part=ThinkingPart(content=text)):
-                return self.thinking.begin(text)
+                self.thought_seconds, self.thinks_since = self._thought_until_now(), time.monotonic()
+                # Thinking after a tool call starts a new paragraph.
+                return self._think(("\n\n" if self.has_thought else "") + text)
             case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
-                return self.thinking.go_on(text)
+                return self._think(text)
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
                 return self._write(text)
             case PartStartEvent(part=part):
-                self.thinking.end()
+                self.thought_seconds, self.thinks_since = self._thought_until_now(), None
                 return self.begin_text(part.content) if isinstance(part, TextPart) else []
         return []
+
+    def _think(self, text: str) -> list[AgentEvent]:
+        if not text.strip() and not self.has_thought:
+            return []
+        self.has_thought = True
+        return [ReasoningWritten(pg_text(text), round(self._thought_until_now(), 1))]
+
+    def _thought_until_now(self) -> float:
+        return self.thought_seconds + (0.0 if self.thinks_since is None else time.monotonic() - self.thinks_since)
 
     def begin_text(self, text: str) -> list[AgentEvent]:
         """Text after a tool call starts a new paragraph."""
@@ -586,6 +569,15 @@ def explained(error: AgentRunError, model: LanguageModel) -> str:
 def _characters(content: Any) -> int:
     """Of a text, or of those among several contents."""
     return len(content) if isinstance(content, str) else sum(len(each) for each in content if isinstance(each, str))
+
+
+def _failure_of(
+    error: AgentRunError, model: LanguageModel | None, *, is_by_message: bool = False, sees_reasons: bool
+) -> RecollectError:
+    failure = _sentence_for(error, model, is_by_message=is_by_message)
+    if sees_reasons:
+        failure.reason = _reason(error, model)
+    return failure
 
 
 def _sentence_for(error: AgentRunError, model: LanguageModel | None, *, is_by_message: bool = False) -> RecollectError:

@@ -167,21 +167,7 @@ def user_content(turn: Turn, deps: ChatDeps) -> str:
         return turn.user_message
     if deps.model is None:
         return turn.user_message or names_of(turn)
-    files = described(
-        turn,
-        around=deps.untrusted.around,
-        tokens=deps.files_tokens,
-        sees_pictures=deps.model.sees_pictures,
-        has_tools=deps.can_look_up,
-    )
-    return f"{files}\n\n{turn.user_message}".strip()
-
-
-def _pictures(turn: Turn, deps: ChatDeps, at_most: int) -> tuple[BinaryContent, ...]:
-    """The pictures of a turn, for a model that sees them; their bytes come last (`with_pictures`)."""
-    if not turn.attachment_count or deps.model is None or not deps.model.sees_pictures:
-        return ()
-    return tuple(pictures_of(turn, at_most=at_most))
+    return f"{described(turn, deps)}\n\n{turn.user_message}".strip()
 
 
 # The turn before the question is always there, cut in its middle if it must be. Room is left for the answer and, where
@@ -313,14 +299,14 @@ class _Exchange:
     @classmethod
     def of(cls, turn: Turn, deps: ChatDeps, window: Window, kept: str) -> "_Exchange":
         most = min(MOST_PICTURES, window.tokens // 2 // TOKENS_OF_A_PICTURE)
-        pictures = _pictures(turn, deps, most)
+        pictures = pictures_of(turn, deps, at_most=most)
 
         def pairs() -> Iterator[_Pair]:
             if kept:
                 yield _Pair(turn, user_content(turn, deps), kept, pictures)
             for each in going_up(turn):
                 if each.has_ended:
-                    more = _pictures(each, deps, most - len(pictures))
+                    more = pictures_of(each, deps, at_most=most - len(pictures))
                     yield _Pair(each, user_content(each, deps), each.assistant_message, more)
 
         message, shown = (GO_ON, ()) if kept else (user_content(turn, deps), pictures)
@@ -384,8 +370,7 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     results = int((window.tokens - for_answer) / max(1.0, ratio)) - used - for_recalled
     deps = replace(deps, results_tokens=None if deps.model is None else results)
     numbers = window.tokens, for_recalled, sent, pairs[0].cut if pairs else 0, len(kept)
-    sees_pictures = deps.model is not None and deps.model.sees_pictures
-    traits = "t" * deps.has_tools + "p" * sees_pictures + "m" * deps.uses_memory
+    traits = "t" * deps.has_tools + "p" * deps.sees_pictures + "m" * deps.uses_memory
     made = Prompt(int(deps.now.timestamp()), deps.untrusted.mark, *numbers, traits)
     left_out = () if is_all else tuple(keys_above(turn)[sent:])
     return said.asked(pairs, deps, made, tokens=used, left_out=left_out)

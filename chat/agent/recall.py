@@ -40,9 +40,10 @@ CHATS, NOTES = "search_chat_history", "search_history"
 SHOWN = 10
 # Of all quotations together.
 TOKENS = 1_500
-# Files are found beside everything else: the mark of their calls, the results that are searched, and those that are
-# shown.
-FILES, FILES_SEARCHED, FILES_SHOWN = "files", 20, 3
+# Files are found beside everything else: the mark of their calls, and the results that are searched.
+FILES, FILES_SEARCHED = "files", 20
+# Of notes, and of files.
+NOTES_SHOWN = 3
 # A question of at most this many words may depend on earlier messages; this many of them are used.
 SHORT_WORDS, PROMPTS_BEFORE = 8, 2
 
@@ -75,25 +76,33 @@ def recall_model(
     close = [match for match in here if match["relevance"] >= 0.25]
 
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-        question = _question(messages)
+        *earlier, question = _prompts(messages)
+        # The person's last messages before this one, in brief.
+        before = " ".join(shortened(" ".join(prompt.split()), 280) for prompt in earlier[-PROMPTS_BEFORE:])
         found = _search_results(messages)
         among = {tool.name for tool in info.function_tools}
         if not among and not close:
             yield MEMORY_IS_OFF
             return
-        if caller.is_registered and not found and (calls := _searches(question, _earlier_messages(messages), among)):
-            yield calls
+        if caller.is_registered and not found and among & {CHATS, NOTES}:
+            queries = _queries(question, before)
+            searches: list[tuple[str, dict[str, Any]]] = [
+                *((CHATS, {"query": query[:500], "limit": 10, "mode": "hybrid"}) for query in queries),
+                *((NOTES, {"query": query, "scope": "memory", "max_results": 3}) for query in queries),
+            ]
+            yield _calls([search for search in searches if search[0] in among])
             return
         async with another_turn():
             looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
                 caller, [*here, *found.get(CHATS, {}).get("results", [])]
             )
         if looked_up.has_files and NOTES in among and not any(map(_is_of_files, _parts_of_run(messages))):
-            yield _searches_of_files(question, _earlier_messages(messages))
+            asked = {"scope": "all", "max_results": FILES_SEARCHED}
+            yield _calls([(NOTES, {"query": query, **asked}) for query in _queries(question, before)], f"{FILES}-")
             return
         sentences, sources = _answer_sentences(question, close or here, not close, found, looked_up)
         quoted.extend(sources)
-        if not _earlier_messages(messages):
+        if not before:
             add = HOW_TO_ADD.format(reverse("intake:staff_models"))
             sentences.append(add if looked_up.is_staff else WITHOUT_A_MODEL)
         for piece in sentences:
@@ -104,22 +113,10 @@ def recall_model(
     return FunctionModel(stream_function=recall, model_name="recall")
 
 
-def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
-    queries = _queries(question, before)
-    searches = [(CHATS, {"query": query[:500], "limit": 10, "mode": "hybrid"}) for query in queries]
-    searches += [(NOTES, {"query": query, "scope": "memory", "max_results": 3}) for query in queries]
+def _calls(searches: list[tuple[str, dict[str, Any]]], mark: str = "") -> DeltaToolCalls:
     return {
-        number: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"recall-{number}")
+        number: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"recall-{mark}{number}")
         for number, (name, arguments) in enumerate(searches)
-        if name in among
-    }
-
-
-def _searches_of_files(question: str, before: str) -> DeltaToolCalls:
-    asked = [{"query": query, "scope": "all", "max_results": FILES_SEARCHED} for query in _queries(question, before)]
-    return {
-        number: DeltaToolCall(name=NOTES, json_args=json.dumps(arguments), tool_call_id=f"recall-{FILES}-{number}")
-        for number, arguments in enumerate(asked)
     }
 
 
@@ -134,17 +131,9 @@ def _near(question: str, chats: dict[str, Any]) -> list[dict[str, Any]]:
     results = chats.get("results", [])
     if "interpreted" in chats or "nothingRelevant" in chats:
         return list(results)
-    return [
-        match
-        for match in results
-        if _is_related(question=question, distance=match["score"], relevance=match.get("relevance", 0.0))
-    ]
-
-
-def _is_related(*, question: str, distance: float, relevance: float) -> bool:
-    """Whether a match of `search_chat_history` is more than chance, by the active model."""
-    far = (get_embedder().calibration or UNCALIBRATED).far
-    return distance <= far or relevance >= least_likely(question)
+    # By the active model.
+    far, least = (get_embedder().calibration or UNCALIBRATED).far, least_likely(question)
+    return [match for match in results if match["score"] <= far or match.get("relevance", 0.0) >= least]
 
 
 def _answer_sentences(
@@ -160,7 +149,7 @@ def _answer_sentences(
     # The results of these calls are always shown, however distant.
     from_chats = _quotes_of_chats(question, near or chats.get("results", []), looked_up)
     noted, files = _noted(notes), found.get(FILES, {})
-    from_files = _quotes_of_files(files)
+    from_files = _noted(files, "attachment")
     searched = [
         (_quotes_of_chats(question, here, looked_up), is_only_near),
         (from_chats, not near or bool(chats.get("nothingRelevant"))),
@@ -214,29 +203,19 @@ def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_
     ][:SHOWN]
 
 
-def _noted(found: dict[str, Any]) -> list[_Quote]:
+def _noted(found: dict[str, Any], source: str = "") -> list[_Quote]:
+    """The first results, of this source if one is named."""
+    results = [result for result in found.get("results", []) if source in ("", result["source"])]
     return [
-        _as_quote(
-            result,
-            date.fromisoformat(result["date"]),
-            "your daily log" if result["source"] == "daily_log" else "your memory",
-            result["excerpt"],
-        )
-        for result in found.get("results", [])[:3]
+        _as_quote(result, date.fromisoformat(result["date"]), _place(result), result["excerpt"])
+        for result in results[:NOTES_SHOWN]
     ]
 
 
-def _quotes_of_files(found: dict[str, Any]) -> list[_Quote]:
-    results = [result for result in found.get("results", []) if result["source"] == "attachment"]
-    return [
-        _as_quote(
-            result,
-            date.fromisoformat(result["date"]),
-            _link(result, ", ".join(filter(None, (result["file"], result.get("place"))))),
-            result["excerpt"],
-        )
-        for result in results[:FILES_SHOWN]
-    ]
+def _place(result: dict[str, Any]) -> str:
+    if result["source"] == "attachment":
+        return _link(result, ", ".join(filter(None, (result["file"], result.get("place")))))
+    return "your daily log" if result["source"] == "daily_log" else "your memory"
 
 
 def _as_quote(result: dict[str, Any], day: date, place: str, *said: str) -> _Quote:
@@ -266,18 +245,9 @@ def _quote(match: dict[str, Any], turn: Turn, zone: tzinfo, rarity: Rarity) -> _
     return _as_quote(match, local_time(turn.said_at, zone).date(), link, *written(sides, rarity, TOKENS))
 
 
-def _question(messages: list[ModelMessage]) -> str:
-    return _prompts(messages)[-1].strip()
-
-
-def _earlier_messages(messages: list[ModelMessage]) -> str:
-    """The person's last messages before this one, in brief."""
-    return " ".join(shortened(" ".join(prompt.split()), 280) for prompt in _prompts(messages)[-1 - PROMPTS_BEFORE : -1])
-
-
 def _prompts(messages: list[ModelMessage]) -> list[str]:
     return [
-        part.content
+        part.content.strip()
         for message in messages
         if isinstance(message, ModelRequest)
         for part in message.parts

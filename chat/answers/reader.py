@@ -48,23 +48,24 @@ def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, lang
     Without any id the reader would return to an earlier event, and get a part twice. `language` is that of the HTML,
     with which the page draws a call now and when it is loaded again.
     """
-    id_ = str(EventId(turn.attempt, position))
+    data: dict[str, Any]
+    drawn: dict[str, Any] = {}
     match event:
         case TextWritten(text=text):
-            return event_streams.encode("delta", {"text": text}, id=id_)
+            name, data = "delta", {"text": text}
         case ReasoningWritten(text=text, seconds=seconds):
-            label = drawn_in(language, thought_in_words, seconds)
-            known = {} if seconds is None else {"seconds": seconds}
-            return event_streams.encode("reasoning", {"text": text, "label": label} | known, id=id_)
+            name, data = "reasoning", {"text": text, "label": drawn_in(language, thought_in_words, seconds)}
+            data |= {} if seconds is None else {"seconds": seconds}
         case ToolCalled():
-            html = drawn_in(language, draw, event.as_data(), turn)
-            return event_streams.encode("tool_call", event.as_data() | {"html": html}, id=id_)
+            name, data, drawn = "tool_call", event.as_data(), event.as_data()
         case ApprovalAsked(call=call, approval=approval):
-            html = drawn_in(language, draw, call.as_data() | {"approval": approval, "waits": True}, turn)
-            return event_streams.encode("approval", call.as_data() | {"html": html}, id=id_)
-        case ToolReturned():
-            html = drawn_in(language, draw, event.call.as_data() | kept_result(event), turn)
-            return event_streams.encode("tool_result", _result_data(event, turn) | {"html": html}, id=id_)
+            name, data = "approval", call.as_data()
+            drawn = {**data, "approval": approval, "waits": True}
+        case ToolReturned(call=call):
+            name, data, drawn = "tool_result", _result_data(event, turn), call.as_data() | kept_result(event)
+    if drawn:
+        data["html"] = drawn_in(language, draw, drawn, turn)
+    return event_streams.encode(name, data, id=str(EventId(turn.attempt, position)))
 
 
 def encode_blocks(changed: ChangedBlocks) -> bytes:

@@ -96,9 +96,11 @@ class RegisterForm(forms.Form):
         return name if name in zoneinfo.available_timezones() else "UTC"
 
     def clean(self) -> None:
-        password = self.cleaned_data.get("password")
-        if password:
-            self._validate_password(password)
+        if password := self.cleaned_data.get("password"):
+            try:
+                validate_password(password, User(email=self.cleaned_data.get("email", "")))
+            except ValidationError as error:
+                self.add_error("password", error)
         if {*self.errors} == {"password"}:
             del self.fields["email"].widget.attrs["autofocus"]
             self.fields["password"].widget.attrs["autofocus"] = True
@@ -121,12 +123,6 @@ class RegisterForm(forms.Form):
         except InvalidInput as error:
             self.add_error(None, ValidationError(_(error.detail), code="not_invited"))
         return None
-
-    def _validate_password(self, password: str) -> None:
-        try:
-            validate_password(password, User(email=self.cleaned_data.get("email", "")))
-        except ValidationError as error:
-            self.add_error("password", error)
 
 
 class RenameForm(forms.Form):

@@ -27,7 +27,6 @@ from chat.pages.common import (
     file_path,
     page_that_searches,
     place_in_words,
-    show,
 )
 from chat.pages.narrowing import chips, count_in_words, range_in_words, ranges, tabs, within_choices
 from core.errors import RecollectError, SearchFailed, Unavailable
@@ -48,25 +47,18 @@ logger = logging.getLogger(__name__)
 
 MORE_RESULTS = 50
 BY_DAY = "day"
-PAGE = "memory/search.html"
 # The parameter that turns off reading dates in the query.
 ANY_TIME = "anytime"
 # The parameter with which the page requests reranking, after it has shown the first order.
 LOOK_AGAIN = "again"
 
-NAMES = {
-    Kind.MESSAGE: gettext_noop("Message"),
-    Kind.SESSION: gettext_noop("Chat"),
-    Kind.MEMORY: gettext_noop("Note"),
-    Kind.DAILY_LOG: gettext_noop("Daily log"),
-    Kind.ATTACHMENT: gettext_noop("File"),
-}
-ICONS = {
-    Kind.MESSAGE: "chat",
-    Kind.SESSION: "chat",
-    Kind.MEMORY: "note",
-    Kind.DAILY_LOG: "day",
-    Kind.ATTACHMENT: "file",
+# Of each kind its name and its icon.
+KINDS = {
+    Kind.MESSAGE: (gettext_noop("Message"), "chat"),
+    Kind.SESSION: (gettext_noop("Chat"), "chat"),
+    Kind.MEMORY: (gettext_noop("Note"), "note"),
+    Kind.DAILY_LOG: (gettext_noop("Daily log"), "day"),
+    Kind.ATTACHMENT: (gettext_noop("File"), "file"),
 }
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 # The lines around a block of code, the row under a table's head, the edges and empty first cells of its rows; strong,
@@ -210,11 +202,10 @@ def _page(
     request: HttpRequest, form: SearchForm, *, status: int = HTTPStatus.OK, counts: Counts | None = None, **context: Any
 ) -> HttpResponse:
     """The page; for its own script, which searches while the user types, only the part that a search changes."""
-    is_part = PART in request.headers
     today = timezone.localdate()
     days = (form.cleaned_data.get("from"), form.cleaned_data.get("to")) if form.is_valid() else (None, None)
     context |= {
-        "layout": "memory/part.html" if is_part else "intake/room.html",
+        "layout": "memory/part.html" if PART in request.headers else "intake/room.html",
         "form": form,
         "tabs": tabs(form, counts or {}),
         "chosen_days": range_in_words(*days, today),
@@ -223,8 +214,8 @@ def _page(
     }
     project = form.cleaned_data.get("project", "") if form.is_valid() else ""
     with acting_as(caller_of(request)):
-        found = context | within_choices(person_of(request), project)
-        return render(request, PAGE, found, status=status) if is_part else show(request, PAGE, status=status, **found)
+        context |= within_choices(person_of(request), project)
+        return render(request, "memory/search.html", context, status=status)
 
 
 def _groups(history: History, *, by_day: bool) -> list[Group]:
@@ -256,6 +247,7 @@ def _folded(results: Sequence[Shown]) -> list[Shown]:
 
 def _shown(result: HistoryMatch) -> Shown:
     reference, pieces = result.reference, result.pieces
+    name, icon = KINDS[reference.kind]
     named = reference.file or reference.session
     title = marked(Excerpt(named, [])) if named else _title_of_note(result)
     if reference.kind is Kind.SESSION:
@@ -264,8 +256,8 @@ def _shown(result: HistoryMatch) -> Shown:
     return Shown(
         path=path_to(reference, words=_words_to_open_at(pieces)),
         title=title,
-        name=gettext(NAMES[reference.kind]),
-        icon=ICONS[reference.kind],
+        name=gettext(name),
+        icon=icon,
         day=reference.day,
         lines=[
             (

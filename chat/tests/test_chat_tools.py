@@ -556,7 +556,7 @@ def test_recall_quotes_distant_chats_that_are_likely_in_the_questions_language(
 
 
 def test_what_a_search_says_it_found_is_never_left_out_of_recalls_answer(person, log_in, monkeypatch):
-    monkeypatch.setattr("chat.agent.recall._is_related", lambda **_: False)
+    monkeypatch.setattr("chat.agent.recall._near", lambda *_: [])
     a_turn(person, "My cat is called Miso")
     index.embed_pending()
     events = log_in(person).events("The cat")
