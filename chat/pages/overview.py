@@ -1,7 +1,6 @@
 """The pages `/memory/timeline/` and `/memory/map/`: all texts of a user, by time and by subject."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from typing import Any
@@ -23,26 +22,12 @@ from memory.overview import atlas, reading
 from memory.overview.reading import MonthOutput, WordOutput
 
 SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
-TALLEST = 100.0
 
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A part of a month's column, in hundredths of the tallest, measured from above."""
-
-    kind: str
-    top: float
-    height: float
-
-    @property
-    def start(self) -> float:
-        """From the bottom, or from the left where columns are horizontal."""
-        return TALLEST - self.top - self.height
-
+Bar = tuple[str, float, float]
+"""A part of a month's column: its kind, where it begins and its height, in hundredths of the tallest column."""
 
 Column = tuple[MonthOutput, list[Bar], list[tuple[WordOutput, int]]]
 """A month, the parts of its column, and its words with their sizes."""
-
 
 Year = tuple[int, list[Column], list[tuple[int, float]]]
 """A year, its columns, the latest month first, and (position, height) of each month in the small chart."""
@@ -52,10 +37,8 @@ Year = tuple[int, list[Column], list[tuple[int, float]]]
 def timeline_page(request: HttpRequest) -> HttpResponse:
     user, project = person_of(request), project_of(request)
     found = reading.read_timeline(user=user, now=timezone.now(), project=project)
-    years = _years(found.months)
-    context: dict[str, Any] = {"found": found, "years": years, "today": timezone.localdate()}
-    context |= within_choices(user, project)
-    return show(request, "memory/timeline.html", tab="timeline", **context)
+    context: dict[str, Any] = {"found": found, "years": _years(found.months), **within_choices(user, project)}
+    return show(request, "memory/timeline.html", tab="timeline", today=timezone.localdate(), **context)
 
 
 @page_for_registered
@@ -93,12 +76,8 @@ def map_page(request: HttpRequest) -> HttpResponse:
         (cluster, cluster.number % 12, [(text, path_to(text.reference)) for text in cluster.newest])
         for cluster in found.clusters
     ]
-    context: dict[str, Any] = {
-        "found": found,
-        "clusters": clusters,
-        **within_choices(user, project),
-    }
-    return show(request, "memory/map.html", tab="map", **context)
+    about = within_choices(user, project)
+    return show(request, "memory/map.html", tab="map", found=found, clusters=clusters, **about)
 
 
 @page_that_searches
@@ -127,8 +106,8 @@ def _years(months: Sequence[MonthOutput]) -> list[Year]:
     years: list[Year] = []
     for year, of_year in groupby(months, key=lambda month: month.first.year):
         columns = [_column(month, most) for month in of_year]
-        marks = [(month.first.month - 1, bars[-1].top if bars else TALLEST) for month, bars, _ in columns]
-        years.append((year, columns[::-1], [(place, TALLEST - top) for place, top in marks]))
+        marks = [(month.first.month - 1, sum(height for *_, height in bars)) for month, bars, _ in columns]
+        years.append((year, columns[::-1], marks))
     return years[::-1]
 
 
@@ -136,13 +115,13 @@ def _column(month: MonthOutput, most: int) -> Column:
     """Chats at the bottom, the rest above them."""
     kinds = (("turns", month.turns), ("logs", month.logs), ("kept", month.records + month.notes))
     # A month with any text is seen.
-    tall = max(2.5, TALLEST * month.total / most) if month.total else 0.0
+    tall = max(2.5, 100 * month.total / most) if month.total else 0.0
     bars: list[Bar] = []
     below = 0.0
     for kind, count in kinds:
         if count:
             height = tall * count / month.total
-            bars.append(Bar(kind, round(TALLEST - below - height, 2), round(height, 2)))
+            bars.append((kind, below, height))
             below += height
     # The first words of a month are the largest: the number of words of each size.
     return month, bars, list(zip(month.words, (1, 1, 1, 2, 2, 2, 3, 3), strict=False))
@@ -151,4 +130,4 @@ def _column(month: MonthOutput, most: int) -> Column:
 def _neighbour(months: dict[date, MonthOutput], first: date, *, earlier: bool) -> date | None:
     """The nearest month with any text before or after this one."""
     filled = [each for each, month in months.items() if month.total and (each < first if earlier else each > first)]
-    return (max(filled) if earlier else min(filled)) if filled else None
+    return (max if earlier else min)(filled, default=None)

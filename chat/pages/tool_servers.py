@@ -177,10 +177,8 @@ def _add(request: HttpRequest, form: ServerForm) -> ToolServer | None:
         note_action(request, "settings")
     if server.wants_login and not server.tools:
         return server
-    count = len(server.tools)
-    messages.success(
-        request, gettext("Added, with %(count)s tools. You are asked before each call.") % {"count": count}
-    )
+    said = gettext("Added, with %(count)s tools. You are asked before each call.")
+    messages.success(request, said % {"count": len(server.tools)})
     return None
 
 
@@ -209,8 +207,7 @@ def _change(request: HttpRequest) -> ToolServer | None:
         return _server_at(user, sent["connect"])
     if "disconnect" in sent:
         _end_login(request, _server_at(user, sent["disconnect"]), gettext("Disconnected."), keeps_row=True)
-        return None
-    if "take_back" in sent:
+    elif "take_back" in sent:
         with acting_as(user):
             ToolConsent.objects.for_user(user).filter(pk=parse_id(sent["take_back"])).delete()
         messages.success(request, gettext("Taken back. You are asked again."))
@@ -238,12 +235,12 @@ def _change_own(request: HttpRequest, server_id: UUID | None) -> None:
     from chat.agent.servers import list_tools
 
     try:
-        server.tools = async_to_sync(list_tools)(server, Caller(user_id=user.pk))
+        tools = async_to_sync(list_tools)(server, Caller(user_id=user.pk))
     except Unavailable as error:
         messages.error(request, in_page_language(error.detail))
         return
     with acting_as(user):
-        ToolServer.objects.for_user(user).filter(pk=server.pk).update(tools=server.tools)
+        ToolServer.objects.for_user(user).filter(pk=server.pk).update(tools=tools)
     messages.success(request, gettext("Its tools are listed anew."))
 
 
