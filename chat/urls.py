@@ -19,7 +19,6 @@ from chat.pages import (
     records,
     searching,
     staff_models,
-    staff_search,
     tool_servers,
     usage,
 )
@@ -70,7 +69,7 @@ conversation_pages = [
     path("staff/people/<str:user_id>/", people.show_user, name="staff_person"),
     path("staff/", usage.show_usage, name="staff_usage"),
     path("staff/invite/", people.invite, name="staff_invite"),
-    path("staff/search/", staff_search.show_search, name="staff_search"),
+    path("staff/search/", installation.show_search, name="staff_search"),
     path("staff/models/", staff_models.show_models, name="staff_models"),
     path("staff/models/<str:key>/", staff_models.edit_model, name="staff_model"),
     path("register/", account.RegisterView.as_view(), name="register"),

@@ -92,11 +92,7 @@ LEAST_FOR_A_RESULT = 100
 
 
 class RepeatedCall(Exception):
-    """The model makes a successful call once more. `summary` is the line for people about its result."""
-
-    def __init__(self, summary: str) -> None:
-        super().__init__(summary)
-        self.summary = summary
+    """The model makes a successful call once more. Its text is the line for people about the call's result."""
 
 
 def step_of(context: RunContext[ChatDeps]) -> int:
@@ -268,7 +264,7 @@ async def answer(
     except RepeatedCall as repeated:
         _log_failure(deps.model, "RepeatedCall", begun_at)
         # The answer ends with the result that the model has.
-        for outcome in teller.begin_text(f"{STOPPED_REPEATING}\n\n{repeated.summary}".strip()):
+        for outcome in teller.begin_text(f"{STOPPED_REPEATING}\n\n{repeated}".strip()):
             yield outcome
         yield AnswerEnded(None, None, None, finish_reason=None)
     except AgentRunError as error:

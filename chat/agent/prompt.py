@@ -336,16 +336,14 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     the message alone is too long.
     """
     window = window_of(deps.model) if deps.model is not None else ASSUMED
-    deps = replace(_within(deps, window), turn_number=turn.turn_number)
-    deps = replace(deps, parts=(*parts_of(deps),))
+    deps = _with_parts(_within(deps, window), turn_number=turn.turn_number)
     said = _Exchange.of(turn, deps, window, kept)
     first = next(said.pairs, None)
     fixed = said.tokens_with(deps)
     ratio = ratio_of(first.turn if first is not None else None, deps.model)
     if deps.tools and window.is_certain and int(_room(window, deps) / ratio) - fixed < LEAST_OF_IT:
         # Rather the message than the tools.
-        deps = replace(deps, has_tools=False, tools="")
-        deps = replace(deps, parts=(*parts_of(deps),))
+        deps = _with_parts(deps, has_tools=False, tools="")
         said = _Exchange.of(turn, deps, window, kept)
         first, fixed = next(said.pairs, None), said.tokens_with(deps)
     room = int(_room(window, deps) / ratio) - fixed
@@ -389,8 +387,7 @@ def made_again(turn: Turn, made: Prompt, caller: Caller) -> Asked:
         left_out=frozenset(),
     )
     deps = _within(deps, window)
-    deps = replace(deps, has_tools=has_tools, tools=deps.tools if has_tools else "")
-    deps = replace(deps, parts=(*parts_of(deps),))
+    deps = _with_parts(deps, has_tools=has_tools, tools=deps.tools if has_tools else "")
     said = _Exchange.of(turn, deps, window, turn.assistant_message[: made.kept])
     pairs = list(islice(said.pairs, made.sent + bool(made.kept)))
     if made.cut and pairs:
@@ -539,6 +536,11 @@ def _within(deps: ChatDeps, window: Window) -> ChatDeps:
         project_notes=cut_middle(deps.project_notes, most),
         files_tokens=window.tokens // FILES_OF_A_WINDOW,
     )
+
+
+def _with_parts(deps: ChatDeps, **facts: Any) -> ChatDeps:
+    deps = replace(deps, **facts)
+    return replace(deps, parts=(*parts_of(deps),))
 
 
 def _room(window: Window, deps: ChatDeps) -> int:

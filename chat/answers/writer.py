@@ -107,15 +107,16 @@ class Draft:
             case ToolCalled():
                 self.tool_calls.append(event.as_data())
             case ApprovalAsked(id=id_, approval=approval):
-                for call in self.tool_calls:
-                    if call["id"] == id_:
-                        call["approval"] = approval
+                self._update(id_, {"approval": approval})
             case ToolReturned(id=id_):
                 self.sources += event.sources
-                for call in self.tool_calls:
-                    if call["id"] == id_:
-                        call.update(kept_result(event))
+                self._update(id_, kept_result(event))
         self.log.add(event)
+
+    def _update(self, id_: str, values: dict[str, Any]) -> None:
+        for call in self.tool_calls:
+            if call["id"] == id_:
+                call.update(values)
 
     def ended(self, status: Turn.Status, error: RecollectError | None = None) -> Answer:
         return Answer(
@@ -144,20 +145,21 @@ class Draft:
         seconds = round(time.monotonic() - self.begun_at, 2)
         if is_recall_mode():
             return Usage(seconds=seconds)
+        asked, end = self.asked, self.end
         known = Usage(seconds=seconds, thought_seconds=self.log.thought_seconds)
-        if self.asked is not None and self.asked.left_out:
-            known = replace(known, not_sent=len(self.asked.left_out), sent=self.asked.made.sent)
-        if self.end is None:
+        if asked is not None and asked.left_out:
+            known = replace(known, not_sent=len(asked.left_out), sent=asked.made.sent)
+        if end is None:
             return replace(known, model=self.model.own_name if self.model else None)
-        counted = self.end.first_input_tokens if self.asked is not None and self.asked.tokens else None
+        tokens, counted = asked.tokens if asked is not None else 0, end.first_input_tokens
         return replace(
             known,
-            model=self.end.model,
-            input_tokens=self.end.input_tokens,
-            output_tokens=self.end.output_tokens,
-            finish_reason=self.end.finish_reason,
+            model=end.model,
+            input_tokens=end.input_tokens,
+            output_tokens=end.output_tokens,
+            finish_reason=end.finish_reason,
             # What the model's server counted for the prompt, for each token of our own count.
-            token_ratio=round(counted / self.asked.tokens, 3) if counted and self.asked is not None else None,
+            token_ratio=round(counted / tokens, 3) if counted and tokens else None,
         )
 
 

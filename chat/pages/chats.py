@@ -24,8 +24,8 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.cache import patch_cache_control
-from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
@@ -86,7 +86,7 @@ def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpRespo
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     if request.method == "POST":
         deleting.delete_conversation(caller=caller_of(request), conversation_id=conversation.pk)
-        return done(request, gettext("Chat deleted."), "intake:home")
+        return done(request, _("Chat deleted."), "intake:home")
     return render(request, "intake/delete_conversation.html", {"conversation": conversation})
 
 
@@ -100,11 +100,11 @@ def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) ->
         where: dict[str, Any] = {"caller": caller, "conversation_id": turn.conversation_id, "turn_number": number}
         try:
             is_left = deleting.delete_from(**where, expected=expected) if expected else deleting.delete_turn(**where)
-            many, one = gettext("%(count)s turns are deleted."), gettext("The message and its answer are deleted.")
+            many, one = _("%(count)s turns are deleted."), _("The message and its answer are deleted.")
             said = many % {"count": expected} if expected and expected > 1 else one
             return done(request, said, conversation_path(turn.conversation_id) if is_left else "intake:home")
         except Conflict:
-            trouble = gettext("New messages were added in the meantime. Check them before you delete.")
+            trouble = str(_("New messages were added in the meantime. Check them before you delete."))
     count = len(Tree.of(turn.conversation).below(number))
     return render(request, "intake/delete_turn.html", {"turn": turn, "count": count, "trouble": trouble})
 
@@ -334,7 +334,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     ids = [parse_id(text) for text in request.POST.getlist("id")]
     requested = request.POST.get("do")
     if not ids:
-        messages.error(request, gettext("Choose some chats first."))
+        messages.error(request, _("Choose some chats first."))
         return redirect("intake:conversations")
     if requested == "delete" and request.POST.get("sure") != YES:
         chosen = Conversation.objects.for_caller(caller).kept().filter(pk__in=ids).newest_first()

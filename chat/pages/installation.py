@@ -1,23 +1,30 @@
-"""The page of settings that staff choose for the whole installation: each with its effect, in parts of their own.
+"""What staff choose for the whole installation: its settings, and the search of the web.
 
-A part is saved by itself: fields that are not sent stay as they are. What the environment sets is shown as fixed.
+A part of the settings is saved by itself: fields that are not sent stay as they are. What the environment sets is shown
+as fixed. A search is tried before it is kept, and off until then.
 """
 
 from typing import Any
+from urllib.parse import urlsplit
 
+from asgiref.sync import async_to_sync
 from django import forms
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters
 
+from chat.agent.search_engines import BRAVE, SEARXNG, TAVILY, chosen_engine, search_web
 from chat.pages.common import done
 from chat.pages.staff import note_action, staff_form
-from core.text import pg_text
+from core.errors import Unavailable
+from core.text import in_page_language, pg_text
+from intake import passwords
 from intake.accounts import registration
 from intake.accounts.registration import Registration
 from intake.llm.chat_options import MAX_INSTRUCTIONS
+from intake.llm.language_models import sealed_key
 from intake.models import User
 from intake.models.installation import (
     INSTRUCTIONS,
@@ -25,6 +32,7 @@ from intake.models.installation import (
     QUOTAS,
     REGISTRATION,
     RETENTION,
+    SEARCH,
     VISITORS,
     default_instructions,
     keep_setting,
@@ -39,18 +47,18 @@ MEGABYTE = 1024**2
 
 # Each choice with its effect.
 REGISTRATIONS = (
-    (Registration.OPEN, gettext_lazy("Everybody"), gettext_lazy("All who can open this page can make an account.")),
+    (Registration.OPEN, _("Everybody"), _("All who can open this page can make an account.")),
     (
         Registration.INVITE,
-        gettext_lazy("By invitation"),
-        gettext_lazy("Only with a link that you make under People, for one person and seven days."),
+        _("By invitation"),
+        _("Only with a link that you make under People, for one person and seven days."),
     ),
-    (Registration.CLOSED, gettext_lazy("Nobody"), gettext_lazy("No new accounts. Those that exist stay.")),
+    (Registration.CLOSED, _("Nobody"), _("No new accounts. Those that exist stay.")),
 )
 YES, NO = "yes", "no"
 VISITOR_CHOICES = (
-    (YES, gettext_lazy("Yes"), gettext_lazy("Their messages move to their account when they register.")),
-    (NO, gettext_lazy("No"), gettext_lazy("Everybody logs in first.")),
+    (YES, _("Yes"), _("Their messages move to their account when they register.")),
+    (NO, _("No"), _("Everybody logs in first.")),
 )
 # The variable of the environment by which each of these is fixed; languages and instructions are staff's alone.
 VARIABLES = {
@@ -87,37 +95,37 @@ class SettingsForm(forms.Form):
         required=False,
         choices=settings.LANGUAGES,
         widget=forms.CheckboxSelectMultiple,
-        label=gettext_lazy("Languages of the pages"),
-        help_text=gettext_lazy("People choose among these. For any other language of a browser, pages are in English."),
+        label=_("Languages of the pages"),
+        help_text=_("People choose among these. For any other language of a browser, pages are in English."),
     )
     retention_days = number_field(
-        gettext_lazy("Days that messages are kept"),
-        gettext_lazy(
+        _("Days that messages are kept"),
+        _(
             "Older messages of everybody are deleted, with their answers and files. 0 keeps them until their owner "
             "deletes them."
         ),
         most=36_500,
     )
     is_sure = forms.BooleanField(
-        required=False, label=gettext_lazy("Delete what is older than that now, for everybody. It cannot be undone.")
+        required=False, label=_("Delete what is older than that now, for everybody. It cannot be undone.")
     )
     turns = number_field(
-        gettext_lazy("Messages with their answers, each person"),
-        gettext_lazy("Beyond it no message is saved until some are deleted. 0 is no limit."),
+        _("Messages with their answers, each person"),
+        _("Beyond it no message is saved until some are deleted. 0 is no limit."),
     )
     text_megabytes = number_field(
-        gettext_lazy("Megabytes of text, each person"),
-        gettext_lazy("Chats, notes and records together. 0 is no limit."),
+        _("Megabytes of text, each person"),
+        _("Chats, notes and records together. 0 is no limit."),
     )
     file_megabytes = number_field(
-        gettext_lazy("Megabytes of files, each person"),
-        gettext_lazy("Beyond it no file can be attached. 0 is no limit."),
+        _("Megabytes of files, each person"),
+        _("Beyond it no file can be attached. 0 is no limit."),
     )
     instructions = forms.CharField(
         required=False,
         max_length=MAX_INSTRUCTIONS,
-        label=gettext_lazy("Instructions for every chat"),
-        help_text=gettext_lazy("Every model reads them before what a person asks of it. People do not see them."),
+        label=_("Instructions for every chat"),
+        help_text=_("Every model reads them before what a person asks of it. People do not see them."),
         widget=forms.Textarea(attrs={"rows": 5}),
     )
 
@@ -207,3 +215,79 @@ def is_to_choose_who_registers(request: HttpRequest) -> bool:
     """Whether the start page asks: of staff, until somebody has chosen."""
     is_staff = isinstance(request.user, User) and request.user.is_staff
     return is_staff and not settings.REGISTRATION and kept_setting(REGISTRATION) is None
+
+
+KINDS = (
+    ("", _("None: the web is off")),
+    (SEARXNG, _("SearXNG, of your own")),
+    (BRAVE, _("Brave Search, with a key")),
+    (TAVILY, _("Tavily, with a key")),
+)
+
+
+class SearchEngineForm(forms.Form):
+    kind = forms.ChoiceField(required=False, choices=KINDS, label=_("Search"))
+    address = forms.CharField(
+        required=False,
+        max_length=300,
+        label=_("Address of SearXNG"),
+        help_text=_("It may be in your own network, such as http://searxng:8080."),
+    )
+    api_key = forms.CharField(
+        required=False,
+        max_length=500,
+        label=_("Key"),
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+    )
+
+    def __init__(self, *args: Any, before: dict[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.before = before
+        if before.get("sealed"):
+            self.fields["api_key"].help_text = _("One is kept. Leave this empty to keep it; it is not shown again.")
+
+    def clean_address(self) -> str:
+        address: str = self.cleaned_data["address"].rstrip("/")
+        if address and not (address.startswith(("http://", "https://")) and urlsplit(address).hostname):
+            raise forms.ValidationError(_("It begins with http:// or https://."), code="no_address")
+        return address
+
+    def clean(self) -> dict[str, Any]:
+        """A kept key goes to no other service than the one that it was entered for."""
+        data = super().clean() or {}
+        kind, key = data.get("kind", ""), data.get("api_key", "")
+        data["sealed"] = ""
+        if kind == SEARXNG and not data.get("address"):
+            self.add_error("address", _("Enter the address."))
+        elif kind in (BRAVE, TAVILY):
+            data["address"] = ""
+            data["sealed"] = sealed_key(key) if key else self.before.get("sealed", "") * (kind == self.before["kind"])
+            if not data["sealed"]:
+                self.add_error("api_key", _("Enter the key."))
+        return data
+
+    def is_tried(self) -> bool:
+        """Search for a word, and say beside the field what is wrong."""
+        passwords.give_connections_back()
+        try:
+            if self.cleaned_data["kind"]:
+                async_to_sync(search_web)("recollect", engine=self.cleaned_data)
+        except Unavailable as error:
+            is_own = self.cleaned_data["kind"] == SEARXNG
+            self.add_error("address" if is_own else "api_key", in_page_language(error.detail))
+            return False
+        return True
+
+
+@sensitive_post_parameters("api_key")
+@staff_form
+def show_search(request: HttpRequest) -> HttpResponse:
+    before = chosen_engine() or {"kind": "", "address": "", "sealed": ""}
+    initial = {"kind": before["kind"], "address": before["address"]}
+    form = SearchEngineForm(request.POST or None, before=before, initial=initial)
+    if form.is_valid() and form.is_tried():
+        kept = {name: form.cleaned_data[name] for name in ("kind", "address", "sealed")}
+        keep_setting(SEARCH, lambda _before: kept)
+        note_action(request, "settings")
+        return done(request, _("Saved. It applies everywhere within seconds."), "intake:staff_search")
+    return render(request, "intake/staff/search.html", {"form": form, "tab": "search"})

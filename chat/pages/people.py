@@ -18,8 +18,7 @@ from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST, require_safe
 
 from chat.pages.common import done
@@ -132,8 +131,8 @@ LAST_ONE = gettext_noop("This is the last administrator: make another one first.
 class QuotasForm(forms.Form):
     """What this person may keep. Empty: as everybody."""
 
-    text_megabytes = number_field(gettext_lazy("Megabytes of text"))
-    file_megabytes = number_field(gettext_lazy("Megabytes of files"))
+    text_megabytes = number_field(_("Megabytes of text"))
+    file_megabytes = number_field(_("Megabytes of files"))
 
 
 @staff_form

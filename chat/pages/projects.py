@@ -11,8 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.text import format_lazy
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from chat.pages.common import ServiceForm, TextField, done, page_for_registered, show, type_in_words
 from core.errors import NotFound
@@ -27,22 +26,22 @@ from memory.addresses import document_path, project_key, project_named
 BEGINNING = 1_200
 
 COLOUR_NAMES = {
-    "blue": gettext_lazy("Blue"),
-    "teal": gettext_lazy("Teal"),
-    "green": gettext_lazy("Green"),
-    "yellow": gettext_lazy("Yellow"),
-    "orange": gettext_lazy("Orange"),
-    "red": gettext_lazy("Red"),
-    "pink": gettext_lazy("Pink"),
-    "purple": gettext_lazy("Purple"),
+    "blue": _("Blue"),
+    "teal": _("Teal"),
+    "green": _("Green"),
+    "yellow": _("Yellow"),
+    "orange": _("Orange"),
+    "red": _("Red"),
+    "pink": _("Pink"),
+    "purple": _("Purple"),
 }
 
 
 class NewProjectForm(ServiceForm):
     name = forms.CharField(
         max_length=LONGEST_PROJECT,
-        label=gettext_lazy("Name"),
-        error_messages={"required": gettext_lazy("Enter a name.")},
+        label=_("Name"),
+        error_messages={"required": _("Enter a name.")},
     )
 
 
@@ -50,28 +49,28 @@ class ProjectForm(NewProjectForm):
     colour = forms.ChoiceField(
         choices=[(colour, COLOUR_NAMES[colour]) for colour in PROJECT_COLOURS],
         initial=PROJECT_COLOURS[0],
-        label=gettext_lazy("Colour"),
+        label=_("Colour"),
         widget=forms.RadioSelect,
     )
     instructions = TextField(
         longest=MAX_PROJECT_INSTRUCTIONS,
         required=False,
-        label=gettext_lazy("Instructions"),
+        label=_("Instructions"),
         widget=forms.Textarea(attrs={"rows": 5, "dir": "auto"}),
-        help_text=gettext_lazy("The model reads them in every chat of this project."),
+        help_text=_("The model reads them in every chat of this project."),
     )
     labels = TextField(
         # With a line break after each.
         longest=projects.MOST_LABELS * (LONGEST_PROJECT + 2),
         required=False,
-        label=gettext_lazy("Folders and repositories"),
+        label=_("Folders and repositories"),
         widget=forms.Textarea(attrs={"rows": 3, "dir": "auto"}),
         help_text=format_lazy(
-            gettext_lazy("One a line, such as {example}. What agents and imports bring from there belongs to it."),
+            _("One a line, such as {example}. What agents and imports bring from there belongs to it."),
             example="me/app",
         ),
     )
-    is_closed = forms.BooleanField(required=False, label=gettext_lazy("Only found from inside"))
+    is_closed = forms.BooleanField(required=False, label=_("Only found from inside"))
 
     def change(self, user: User, present: Project) -> Project:
         """All of it, or nothing."""

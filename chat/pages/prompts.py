@@ -5,7 +5,6 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from agent_tools.tools.context import ContextLine, lines_of, without_left_out
@@ -104,8 +103,8 @@ def _parts(turn: Turn, made: Prompt, caller: Caller) -> list[dict[str, Any]]:
             continue
         now = again.get((part.kind, part.id))
         text = results.get(part.id, "") if part.kind == "result" else now.text if now is not None else ""
-        note = "" if digest_of(text) == part.digest else gettext("Changed since.") if text else gettext("Gone since.")
+        note = "" if digest_of(text) == part.digest else _("Changed since.") if text else _("Gone since.")
         if note and part.kind == "result":
-            note = gettext("Not kept as a whole.")
+            note = _("Not kept as a whole.")
         shown.append({"label": PARTS[part.kind], "tokens": part.tokens, "text": text, "note": note, "used": part.used})
     return shown

@@ -3,7 +3,7 @@
 A record is written, edited, ticked, replaced, brought back and deleted here. A replaced one is shown struck through.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -17,8 +17,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import number_format
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from chat.pages.common import NOTE, TODO, RecordFilter, RecordForm, done, page_for_registered, show, type_in_words
@@ -45,12 +44,12 @@ from memory.sources_of_answers import passage_of, sources_of
 RECORDS_PER_PAGE = 30
 # The kinds of the list, and the types of records that a menu offers for each.
 KINDS = [
-    (TODO, gettext_lazy("To-dos")),
-    ("fact", gettext_lazy("Facts")),
-    ("preference", gettext_lazy("Preferences")),
-    ("decision", gettext_lazy("Decisions")),
-    ("lesson", gettext_lazy("Lessons")),
-    (NOTE, gettext_lazy("Notes")),
+    (TODO, _("To-dos")),
+    ("fact", _("Facts")),
+    ("preference", _("Preferences")),
+    ("decision", _("Decisions")),
+    ("lesson", _("Lessons")),
+    (NOTE, _("Notes")),
 ]
 
 
@@ -83,15 +82,14 @@ def kept(request: HttpRequest) -> HttpResponse:
 
 @page_for_registered
 def record(request: HttpRequest, record_id: str) -> HttpResponse:
-    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    found = _read(request, record_id)
     return _page(request, "memory/record.html", found)
 
 
 @page_for_registered
 def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """If another change came first, the user sees it before replacing it."""
-    user = person_of(request)
-    found = records.read(user=user, record_id=parse_id(record_id))
+    user, found = person_of(request), _read(request, record_id)
     form = RecordForm(request.POST) if request.method == "POST" else RecordForm.of(found)
     if form.is_valid():
         about: dict[str, Any] = {"record_id": found.id, "facts": form.facts, **form.held}
@@ -108,7 +106,7 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
 @page_for_registered
 def replace_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """A new record in the place of this one, which begins with its text."""
-    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    found = _read(request, record_id)
     form = RecordForm(request.POST) if request.method == "POST" else RecordForm.of(found, state="")
     if (made := _saved(request, form, {"replaces": found.id})) is not None:
         return done(request, _("Saved. It replaces the earlier one."), record_path(made.id))
@@ -145,7 +143,7 @@ def correct_passage(request: HttpRequest, conversation_id: str, turn_number: str
 @page_for_registered
 def tick_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """Marks a to-do as done, or as open with `done` empty."""
-    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    found = _read(request, record_id)
     if request.method == "POST" and found.is_todo:
         facts = {"done": bool(request.POST.get("done"))}
         records.rewrite(user=person_of(request), record_id=found.id, facts=facts, now=timezone.now())
@@ -155,7 +153,7 @@ def tick_record(request: HttpRequest, record_id: str) -> HttpResponse:
 
 @page_for_registered
 def bring_back_record(request: HttpRequest, record_id: str) -> HttpResponse:
-    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    found = _read(request, record_id)
     if request.method == "POST":
         records.bring_back(user=person_of(request), record_id=found.id, now=timezone.now())
         messages.success(request, _("Both records are valid now."))
@@ -164,7 +162,7 @@ def bring_back_record(request: HttpRequest, record_id: str) -> HttpResponse:
 
 @page_for_registered
 def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
-    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    found = _read(request, record_id)
     if request.method != "POST":
         return show(request, "memory/delete_record.html", record=found, back=record_path(found.id), tab="records")
     records.delete(user=person_of(request), record_id=found.id)
@@ -198,6 +196,10 @@ def preview(request: HttpRequest) -> HttpResponse:
     """The text of an editor as Markdown is shown, as a part of a page; nothing is saved."""
     text = without_nul(request.POST.get("content", ""))[:MAX_DOCUMENT_LENGTH]
     return render(request, "memory/_preview.html", {"text": text})
+
+
+def _read(request: HttpRequest, record_id: str) -> RecordOutput:
+    return records.read(user=person_of(request), record_id=parse_id(record_id))
 
 
 DECISIONS = {"accept": ACCEPTED, "reject": REJECTED, "never": NEVER}
@@ -235,25 +237,17 @@ def proposed(request: HttpRequest) -> HttpResponse:
 def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
     user = person_of(request)
     chat, after = request.GET.get("chat"), position_in_address(request.GET.get("after"))
-    conversation, project = parse_id(chat) if chat else None, request.GET.get("project") or None
-    waiting = proposals.list_proposals(
-        user=user, conversation=conversation, project=project, after=after, limit=RECORDS_PER_PAGE
-    )
-    states = [*DECISIONS.values()]
-    decided = proposals.list_proposals(
-        user=user, states=states, conversation=conversation, project=project, by="decided_at", limit=20
-    )
+    of: dict[str, Any] = {"user": user, "conversation": parse_id(chat) if chat else None}
+    of["project"] = request.GET.get("project") or None
+    waiting = proposals.list_proposals(**of, after=after, limit=RECORDS_PER_PAGE)
+    decided = proposals.list_proposals(**of, states=[*DECISIONS.values()], by="decided_at", limit=20)
     today = ended_chats.tokens_of_day(user, now=timezone.now())
     context = {
         "groups": _by_chat(user, waiting.rows, **failure),
         "more": waiting.more,
         "decided": decided.rows,
         "chat": chat,
-        "today": {
-            "chats": today["chats"],
-            "tokens": _grouped(today["input"] + today["output"]),
-            "left_out": today["left_out"],
-        },
+        "today": {**today, "tokens": _grouped(today["input"] + today["output"])},
         "most": _grouped(settings.PROPOSAL_TOKENS_A_DAY),
         "has_model": bool(settings.PROPOSAL_TOKENS_A_DAY) and not is_recall_mode(),
         **failure,
@@ -266,7 +260,9 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
     """The proposals of each chat with its title, what its reading cost, and how many were left out."""
     chats = Conversation.objects.for_user(user).in_bulk([row.source_conversation for row in rows])
     replaced = {row.replaces for row in rows if row.replaces is not None and proposals.can_replace(user, row.replaces)}
-    texts = {str(pk): content for pk, content in _contents(user, replaced)}
+    texts: dict[Any, str] = dict(
+        MemoryRecord.objects.for_user(user).filter(pk__in=replaced).values_list("pk", "content")
+    )
     groups: dict[UUID | None, dict[str, Any]] = {}
     for row in rows:
         chat = None if row.source_conversation is None else chats.get(row.source_conversation)
@@ -274,7 +270,7 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
         item = {
             "proposal": row,
             "path": conversation_path(chat.pk, turn_number=row.source_turn) if chat else "",
-            "replaced": texts.get(str(row.replaces), ""),
+            "replaced": texts.get(row.replaces, ""),
             "type": row.type,
             "type_in_words": type_in_words(row.type),
             "project_id": row.project_id,
@@ -296,10 +292,6 @@ def _cost(chat: Conversation | None) -> str:
 
 def _grouped(number: int) -> str:
     return number_format(number, force_grouping=True)
-
-
-def _contents(user: User, ids: Collection[UUID]) -> list[tuple[UUID, str]]:
-    return list(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", "content"))
 
 
 def _saved(
@@ -334,20 +326,20 @@ def _page(request: HttpRequest, template: str, found: RecordOutput, **context: A
 
 
 def _list(request: HttpRequest, form: RecordForm) -> HttpResponse:
-    narrowing = RecordFilter(request.GET)
+    user, narrowing = person_of(request), RecordFilter(request.GET)
     fitting = narrowing.cleaned_data if narrowing.is_valid() else {}
-    after = position_in_address(request.GET.get("after"))
-    found = _found(person_of(request), fitting, after)
+    kind, project = fitting.get("type", ""), fitting.get("project", "")
+    found = _found(user, fitting, position_in_address(request.GET.get("after")))
     context = {
         "found": found[:RECORDS_PER_PAGE],
         "more": found[RECORDS_PER_PAGE - 1].position if len(found) > RECORDS_PER_PAGE else None,
         "narrowing": narrowing,
         "is_narrowed": any(fitting.values()),
         "has_more_filters": any(fitting.get(name) for name in ("project", "tag", "replaced")),
-        "kinds": _kinds(person_of(request), fitting.get("type", "")),
-        "proposed": proposals.count_waiting(person_of(request)),
-        "chosen": fitting.get("type", ""),
-        "within": within(fitting.get("project", "")),
+        "kinds": _kinds(user, kind),
+        "proposed": proposals.count_waiting(user),
+        "chosen": kind,
+        "within": within(project),
         "form": form,
     }
     return show(request, "memory/records.html", status=form.status or narrowing.status, tab="records", **context)
@@ -366,25 +358,22 @@ def _kinds(user: User, chosen: str) -> list[tuple[str, Any]]:
 
 def _found(user: User, fitting: dict[str, Any], after: Position | None) -> list[Kept]:
     """The newest records and notes that fit, one more than a page has."""
-    kind, limit = fitting.get("type") or "", RECORDS_PER_PAGE + 1
+    kind, project, tag = (fitting.get(name, "") for name in ("type", "project", "tag"))
+    page: dict[str, Any] = {"user": user, "words": fitting.get("q", ""), "after": after, "limit": RECORDS_PER_PAGE + 1}
     rows = records.list_records(
-        user=user,
         type=kind if kind not in ("", TODO) else None,
         is_todo=kind == TODO,
-        project_id=fitting.get("project") or None,
-        tag=fitting.get("tag") or None,
-        words=fitting.get("q") or "",
+        project_id=project or None,
+        tag=tag or None,
         include_replaced=bool(fitting.get("replaced")),
-        after=after,
-        limit=limit,
+        **page,
     ).rows
     found = _kept(user, rows)
     # A note has no tag.
-    if kind in ("", NOTE) and not fitting.get("tag"):
-        words, project = fitting.get("q") or "", fitting.get("project") or ""
-        notes = documents.list_notes(user=user, project=project, words=words, after=after, limit=limit).rows
-        found += [Kept(note=note) for note in notes]
-    return sorted(found, key=lambda item: (item.position.moment, item.position.row_id), reverse=True)[:limit]
+    if kind in ("", NOTE) and not tag:
+        found += [Kept(note=note) for note in documents.list_notes(project=project, **page).rows]
+    newest = sorted(found, key=lambda item: (item.position.moment, item.position.row_id), reverse=True)
+    return newest[: RECORDS_PER_PAGE + 1]
 
 
 def _kept(user: User, rows: Sequence[RecordOutput]) -> list[Kept]:

@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET
@@ -120,7 +119,7 @@ def return_from_login(request: HttpRequest) -> HttpResponse:
     caller = Caller(user_id=user.pk)
     count_search(request)
     if (opened := take_pending(caller, sent.get("state", ""))) is None:
-        messages.error(request, gettext("This log-in is over. Choose “Connect” once more."))
+        messages.error(request, _("This log-in is over. Choose “Connect” once more."))
         return redirect("agent_tools:tools")
     address, pending = opened
     try:
@@ -137,7 +136,7 @@ def return_from_login(request: HttpRequest) -> HttpResponse:
         if server.user_id is None and user.is_staff:
             row = _row(server)
             keep_setting(SERVERS, lambda rows: [row if each["address"] == address else each for each in rows])
-        messages.success(request, gettext("Connected to %(name)s.") % {"name": server.name})
+        messages.success(request, _("Connected to %(name)s.") % {"name": server.name})
     return redirect("agent_tools:tools")
 
 
@@ -167,7 +166,7 @@ def _add(request: HttpRequest, form: ServerForm) -> ToolServer | None:
     with acting_as(user):
         mine = ToolServer.objects.for_user(user)
         if (len(others) if is_for_all else mine.exclude(address=server.address).count()) >= MOST_SERVERS:
-            form.add_error("address", gettext("You have added as many servers as you can."))
+            form.add_error("address", _("You have added as many servers as you can."))
             return None
         if not is_for_all:
             about = {name: value for name, value in row.items() if name != "wants_login"}
@@ -177,7 +176,7 @@ def _add(request: HttpRequest, form: ServerForm) -> ToolServer | None:
         note_action(request, "settings")
     if server.wants_login and not server.tools:
         return server
-    said = gettext("Added, with %(count)s tools. You are asked before each call.")
+    said = _("Added, with %(count)s tools. You are asked before each call.")
     messages.success(request, said % {"count": len(server.tools)})
     return None
 
@@ -206,15 +205,15 @@ def _change(request: HttpRequest) -> ToolServer | None:
     if "connect" in sent:
         return _server_at(user, sent["connect"])
     if "disconnect" in sent:
-        _end_login(request, _server_at(user, sent["disconnect"]), gettext("Disconnected."), keeps_row=True)
+        _end_login(request, _server_at(user, sent["disconnect"]), _("Disconnected."), keeps_row=True)
     elif "take_back" in sent:
         with acting_as(user):
             ToolConsent.objects.for_user(user).filter(pk=parse_id(sent["take_back"])).delete()
-        messages.success(request, gettext("Taken back. You are asked again."))
+        messages.success(request, _("Taken back. You are asked again."))
     elif sent.get("for_all") and user.is_staff:
         keep_setting(SERVERS, lambda rows: _without(rows, sent.get("remove", "")))
         note_action(request, "settings")
-        messages.success(request, gettext("Removed."))
+        messages.success(request, _("Removed."))
     else:
         _change_own(request, parse_id(sent.get("remove") or sent.get("list", "")))
     return None
@@ -230,7 +229,7 @@ def _change_own(request: HttpRequest, server_id: UUID | None) -> None:
             ToolConsent.objects.for_user(user).filter(address=server.address).delete()
             server.delete()
     if "remove" in request.POST:
-        _end_login(request, server, gettext("Removed."))
+        _end_login(request, server, _("Removed."))
         return
     from chat.agent.servers import list_tools
 
@@ -241,10 +240,10 @@ def _change_own(request: HttpRequest, server_id: UUID | None) -> None:
         return
     with acting_as(user):
         ToolServer.objects.for_user(user).filter(pk=server.pk).update(tools=tools)
-    messages.success(request, gettext("Its tools are listed anew."))
+    messages.success(request, _("Its tools are listed anew."))
 
 
-def _end_login(request: HttpRequest, server: ToolServer, said: str, *, keeps_row: bool = False) -> None:
+def _end_login(request: HttpRequest, server: ToolServer, said: Any, *, keeps_row: bool = False) -> None:
     """Here at once, then at the service. Without its row, the page would not offer to connect."""
     from chat.agent.logins import revoke
 
@@ -258,4 +257,4 @@ def _end_login(request: HttpRequest, server: ToolServer, said: str, *, keeps_row
             login.delete()
     messages.success(request, said)
     if not async_to_sync(revoke)(server, sealed):
-        messages.error(request, gettext("The service could not be told. End the access there, too."))
+        messages.error(request, _("The service could not be told. End the access there, too."))

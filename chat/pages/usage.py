@@ -56,11 +56,12 @@ def show_usage(request: HttpRequest) -> HttpResponse:
                 days[day].update(figures)
         rows.append({"user": user, **account_figures(user), "used": sum(used.values(), Counter())})
         events += _done_by(user, since)
+    most = max(figures["turns"] for figures in days.values()) or 1
     backups = [each.stat().st_mtime for each in settings.VAR_DIR.glob("backups/*-daily.backup")]
     context = {
         "days": [{"day": day, **{name: figures[name] for name in FIGURES}} for day, figures in days.items()],
-        "most": max((figures["turns"] for figures in days.values()), default=0) or 1,
-        "bars": _bars(days),
+        "most": most,
+        "bars": _bars(days, most),
         "rows": sorted(rows, key=lambda row: -row["used"]["turns"]),
         "counted": len(rows),
         "all": users.count(),
@@ -97,9 +98,8 @@ def _count_days(user: User, since: datetime) -> dict[date, Counter[str]]:
     return days
 
 
-def _bars(days: dict[date, Counter[str]]) -> list[tuple[int, int, int, date]]:
+def _bars(days: dict[date, Counter[str]], most: int) -> list[tuple[int, int, int, date]]:
     """Of a picture of 100 by 600, the oldest day first: x, y, height, day."""
-    most = max((figures["turns"] for figures in days.values()), default=0) or 1
     bars = enumerate(reversed(days.items()))
     heights = [(number, day, round(96 * figures["turns"] / most)) for number, (day, figures) in bars]
     return [(number * 20 + 2, 100 - max(height, 1), max(height, 1), day) for number, day, height in heights]

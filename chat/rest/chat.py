@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -124,12 +125,16 @@ async def decide_call(request: HttpRequest, turn_id: str, call_id: str) -> HttpR
 async def _go_on(request: HttpRequest, turn_id: str, call_id: str) -> int:
     decided, admitted = await sync_to_async(_decide)(request, turn_id, call_id)
     if decided.paused is not None:
-        from chat.answers.hub import start_answer
-        from chat.answers.writer import AnswerWriter
-
-        access = admitted.is_authorized
-        start_answer(AnswerWriter(decided.turn, admitted.caller, is_authorized=access, paused=decided.paused))
+        _start(decided.turn, admitted, paused=decided.paused)
     return decided.left
+
+
+def _start(turn: Turn, admitted: Admitted, **about: Any) -> None:
+    # Imported here because they import the agent loop, which no other page should wait for at start-up.
+    from chat.answers.hub import start_answer
+    from chat.answers.writer import AnswerWriter
+
+    start_answer(AnswerWriter(turn, admitted.caller, is_authorized=admitted.is_authorized, **about))
 
 
 def _decide(request: HttpRequest, turn_id: str, call_id: str) -> tuple[Decided, Admitted]:
@@ -191,12 +196,7 @@ async def chat(request: HttpRequest) -> HttpResponseBase:
 async def _open(request: HttpRequest) -> tuple[Turn, Admitted, StreamLease]:
     turn, admitted, lease, newest_only = await sync_to_async(_begin)(request)
     if not turn.is_replay:
-        # Imported here because it imports the agent loop, which no other page should wait for at start-up.
-        from chat.answers.hub import start_answer
-        from chat.answers.writer import AnswerWriter
-
-        is_authorized = admitted.is_authorized
-        start_answer(AnswerWriter(turn, admitted.caller, is_authorized=is_authorized, newest_only=newest_only))
+        _start(turn, admitted, newest_only=newest_only)
     return turn, admitted, lease
 
 

@@ -73,12 +73,9 @@ class ProjectOutput(Output):
     @classmethod
     def of(cls, project: Project, *, is_listed: bool = False) -> Self:
         return cls(
+            **{name: getattr(project, name) for name in ("name", "colour", "instructions", "labels")},
             id=project.pk if project.has_row else None,
-            name=project.name,
-            colour=project.colour,
-            instructions=project.instructions,
             closed=project.is_closed,
-            labels=project.labels,
             created_at=project.created_at if project.has_row else None,
             chats=project.chats if is_listed else None,
             kept=project.kept if is_listed else None,
@@ -147,9 +144,4 @@ def delete_project(request: Request, user: User, project_id: UUID) -> None:
 
 
 def _about(body: ProjectBody) -> dict[str, Any]:
-    return {
-        "colour": body.colour,
-        "instructions": body.instructions,
-        "is_closed": body.closed,
-        "labels": body.labels,
-    }
+    return {**body.model_dump(include={"colour", "instructions", "labels"}), "is_closed": body.closed}

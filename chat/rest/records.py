@@ -164,7 +164,7 @@ def list_records(user: User, query: RecordQuery) -> dict[str, Any]:
     """The memory records there are"""
     asked = query.model_dump() | {"after": _position(query.after)}
     found = records.list_records(user=user, **asked)
-    return {"records": [_data(row) for row in found.rows], "after": _as_text(found.more)}
+    return {"records": [_data(row) for row in found.rows], "after": found.more and str(found.more)}
 
 
 @api("post", "memory/records/", RecordOutput, status=201, fails=[404])
@@ -219,7 +219,7 @@ def list_proposals(user: User, query: ProposalQuery) -> dict[str, Any]:
         after=_position(query.after),
         limit=query.limit,
     )
-    return {"proposals": [_data(row) for row in found.rows], "after": _as_text(found.more)}
+    return {"proposals": [_data(row) for row in found.rows], "after": found.more and str(found.more)}
 
 
 @api("patch", "memory/proposals/<str:proposal_id>/decision/", ProposalOutput, fails=[412], has_more=True)
@@ -255,7 +255,3 @@ def _position(text: str | None) -> Position | None:
         return None if text is None else Position.parse(text)
     except ValueError:
         raise InvalidInput(errors={"after": ["This is not where a list was left."]}) from None
-
-
-def _as_text(position: Position | None) -> str | None:
-    return None if position is None else str(position)
