@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, get_type_hints
 from uuid import UUID
 
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
@@ -51,7 +52,7 @@ class Operations:
         *,
         status: int = HTTPStatus.OK,
         fails: Sequence[int] = (),
-        also: Mapping[int, Any] = MappingProxyType({}),
+        also: Mapping[Any, Any] = MappingProxyType({}),
         is_bound: bool | None = None,
         has_more: bool = False,
         request: Any = None,
@@ -60,9 +61,11 @@ class Operations:
     ) -> Callable[[Operation], Operation]:
         """For a function of `user`, `request`, what the route names, a `body` and a `query`, each if it asks for it.
 
-        It returns a model, data or a response, which may have one of the statuses in `also`. `fails`: the statuses
-        beside those of its input, and of what the address names: a day has room for what is not there yet. `has_more`: whether the response has more than was sent, so that a token also needs the scope `read`. `request`: the schema of a body
-        that is no JSON. `attributes`: of its view, such as the `required_scope` in place of that of its method.
+        It returns a model, data or a response, which may have one of the statuses in `also`: there, what is no JSON is
+        described by its type. `fails`: the statuses beside those of its input, and of what the address names: a day
+        has room for what is not there yet. `has_more`: whether the response has more than was sent, so that a token
+        also needs the scope `read`. `request`: the schema of a body that is no JSON. `attributes`: of its view, such
+        as the `required_scope` in place of that of its method.
         """
         bound = self._is_bound if is_bound is None else is_bound
 
@@ -78,7 +81,7 @@ class Operations:
                 "body": lambda request: validate(hints["body"], request.data),
             }
 
-            def handle(view: APIView, request: Request, **texts: str) -> Response:
+            def handle(view: APIView, request: Request, **texts: str) -> HttpResponseBase:
                 arguments = {name: make(request) for name, make in offered.items() if name in hints}
                 # Last: what was sent with a malformed id gets the same answer as with one that does not exist.
                 arguments |= {name: PARSERS.get(hints[name], str)(text) for name, text in texts.items()}
@@ -87,9 +90,10 @@ class Operations:
                     answer = answer.as_data()
                 elif isinstance(answer, BaseModel):
                     answer = answer.model_dump(mode="json", by_alias=True)
-                return answer if isinstance(answer, Response) else Response(answer, status=status)
+                return answer if isinstance(answer, HttpResponseBase) else Response(answer, status=status)
 
             title, _, description = (function.__doc__ or "").partition("\n\n")
+            usual = {} if output is None and status == HTTPStatus.OK else {status: output}
             statuses = {
                 401,
                 503,
@@ -108,7 +112,7 @@ class Operations:
                     *parameters,
                 ],
                 request=body or request,
-                responses={status: output, **also, **problems(*statuses, *((413, 415) if body else ()))},
+                responses={**usual, **also, **problems(*statuses, *((413, 415) if body else ()))},
             )
             own = {"__module__": function.__module__, "takes_bound": (), "answers_with": ()}
             view: Any = self._views.setdefault(route, type(function.__name__, (self._base,), own))

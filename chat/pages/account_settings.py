@@ -217,4 +217,4 @@ def export(request: HttpRequest) -> HttpResponse:
     query = {"as": request.GET.get("as", "json")}
     if project := request.GET.get("project"):
         query["project"] = project
-    return redirect(reverse("download_account", query=query))
+    return redirect(reverse("export_account", query=query))

@@ -156,7 +156,7 @@ _PLACES = {
 def file_path(attachment_id: UUID, place: str | None) -> str:
     """The address of a file itself; a browser opens a PDF at the page."""
     page = _PAGE.fullmatch(place or "")
-    return reverse("attachment_content", args=[attachment_id]) + (f"#page={page[1]}" if page else "")
+    return reverse("read_attachment_content", args=[attachment_id]) + (f"#page={page[1]}" if page else "")
 
 
 def place_in_words(place: str) -> str:

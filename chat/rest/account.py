@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -17,10 +17,8 @@ from chat.rest.shapes import AccountDeleted, PasswordConfirmation
 from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
-from core.responses import problems
 from core.text import LONGEST_PROJECT, Sentence, gettext_noop, in_language, page_language, project_label
 from core.validation import Output, text_limit
-from intake.accounts.identity import person_of
 from intake.accounts.proofs import refuse_without_recent_proof
 from intake.chats import deleting, exporting
 from intake.llm.language_models import LanguageModel, ask_servers, default_for, offered
@@ -106,47 +104,42 @@ def list_models(request: Request, caller: Caller) -> ModelListOutput:
     return ModelListOutput(models=models, default=default.name if default else None)
 
 
-class AccountExportView(APIView):
-    throttle_scope = "export"
-
-    @extend_schema(
-        operation_id="export_account",
-        parameters=[
-            OpenApiParameter(
-                "as",
-                str,
-                enum=list(FORMS),
-                description="One JSON document, a zip of it with the files, or Markdown to read.",
-            ),
-            OpenApiParameter(
-                "project",
-                LABEL,
-                description="Only what belongs to this project: chats, their files, notes, daily logs, records and "
-                "waiting proposals. With a hyphen before the name everything but that. Neither has the profile and "
-                "the activity. Without it: everything, closed projects too.",
-            ),
-        ],
-        responses={
-            (200, "application/json"): OpenApiTypes.OBJECT,
-            (200, "application/zip"): OpenApiTypes.BINARY,
-            **problems(400, 401, 404, 429, 503),
-        },
+@api(
+    "get",
+    "account/export/",
+    fails=[400, 404],
+    throttle_scope="export",
+    parameters=[
+        OpenApiParameter(
+            "as",
+            str,
+            enum=list(FORMS),
+            description="One JSON document, a zip of it with the files, or Markdown to read.",
+        ),
+        OpenApiParameter(
+            "project",
+            LABEL,
+            description="Only what belongs to this project: chats, their files, notes, daily logs, records and "
+            "waiting proposals. With a hyphen before the name everything but that. Neither has the profile and "
+            "the activity. Without it: everything, closed projects too.",
+        ),
+    ],
+    also={(200, "application/json"): OpenApiTypes.OBJECT, (200, "application/zip"): OpenApiTypes.BINARY},
+)
+def export_account(request: Request, user: User) -> StreamingHttpResponse:
+    """Everything of the person, sent while it is read. The JSON can be imported again."""
+    refuse_without_recent_proof(request)
+    now = timezone.now()
+    pieces, ending, content_type = FORMS[choice(request.query_params.getlist("as"), tuple(FORMS))]
+    project = _project_of_export(request, user)
+    of_one = "" if project is None else f" {exporting.safe_name(project) or 'project'}"
+    return download(
+        request=request,
+        user=user,
+        pieces=pieces(user=user, now=now, project=project),
+        name=f"recollect-{now:%Y-%m-%d}{of_one}{ending}",
+        content_type=content_type,
     )
-    def get(self, request: Request) -> StreamingHttpResponse:
-        """Everything of the person, sent while it is read. The JSON can be imported again."""
-        refuse_without_recent_proof(request)
-        now = timezone.now()
-        user = person_of(request)
-        pieces, ending, content_type = FORMS[choice(request.query_params.getlist("as"), tuple(FORMS))]
-        project = _project_of_export(request, user)
-        of_one = "" if project is None else f" {exporting.safe_name(project) or 'project'}"
-        return download(
-            request=request,
-            user=user,
-            pieces=pieces(user=user, now=now, project=project),
-            name=f"recollect-{now:%Y-%m-%d}{of_one}{ending}",
-            content_type=content_type,
-        )
 
 
 @api("delete", "account/", AccountDeleted)

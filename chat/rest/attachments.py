@@ -18,13 +18,13 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import SAFE_METHODS, AllowAny, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
-from rest_framework.viewsets import ViewSet
+from rest_framework.views import APIView
 
 from chat.rest.chat import admit
 from chat.rest.downloads import download_of
@@ -32,12 +32,13 @@ from chat.rest.shapes import AttachmentOutput
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
 from core.rate_limits import client_address, note_file_of_visitor, take_bytes_of_visitor
-from core.responses import A_KEY, KEY_SCHEMA, problems
+from core.responses import A_KEY, KEY_SCHEMA
 from core.text import gettext_noop as _
-from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, owner_of, page_person_of
+from intake.accounts.identity import PAGE_PERSON_HEADER, owner_of, page_person_of
 from intake.attachments import services
 from intake.chats import deleting, idempotency
 from intake.models import Attachment, User
+from intake.operations import Operations
 from memory import quotas
 
 # A file is a part of a message, so it takes the right to send one.
@@ -49,7 +50,6 @@ SANDBOX = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, no-store",
 }
-NOT_THERE = (401, 404, 429, 503)
 CONTENT = {(200, media_type): OpenApiTypes.BINARY for media_type in sorted({*services.SHOWN, services.UNKNOWN})}
 KEY = OpenApiParameter(
     idempotency.HEADER,
@@ -69,7 +69,7 @@ FORM = {
 }
 
 
-class AttachmentsViewSet(ViewSet):
+class _OfVisitorsToo(APIView):
     # Replaces the first default, which requires an account. Visitors own their files. A caller without a session finds
     # no file, like a visitor who asks for another user's. The scopes of tokens are checked as everywhere.
     permission_classes = [
@@ -77,8 +77,6 @@ class AttachmentsViewSet(ViewSet):
         *cast("list[type[BasePermission]]", api_settings.DEFAULT_PERMISSION_CLASSES)[1:],
     ]
     parser_classes = [MultiPartParser]
-    # A file that no message names yet is of no project.
-    takes_bound = ("GET",)
 
     @property
     def throttle_scope(self) -> str:
@@ -92,76 +90,76 @@ class AttachmentsViewSet(ViewSet):
         is_reader = self.request.method in SAFE_METHODS and SCOPE not in _scopes(self.request)
         return "read" if is_reader else SCOPE
 
-    @extend_schema(
-        operation_id="upload_attachment",
-        parameters=[KEY],
-        request=FORM,
-        responses={201: AttachmentOutput, **problems(400, 401, 409, 413, 415, 422, 503)},
-    )
-    def create(self, request: Request) -> Response:
-        """Upload a file for a message, which then names it in `attachments`. One that no message names within a day is
-        removed."""
-        file, kind = _file_of(request)
-        caller = caller_of(request)
-        address, headers = client_address(request), {}
-        if not caller.is_registered:
-            take_bytes_of_visitor(file.size or 0, address=address)
-        if caller.user_id is not None:
-            with acting_as(caller):
-                stored = _stored(request, caller, file, kind)
-        else:
-            admit(request._request, scopes={SCOPE}, lacking=LACKING)
-            stored = _stored_as_visitor(request, file, kind)
-            # The first file of nobody makes its page that of a visitor.
-            headers = {PAGE_PERSON_HEADER: page_person_of(request._request)}
-        if not caller.is_registered:
-            note_file_of_visitor(stored.pk, address=address)
-        return Response(AttachmentOutput.of(stored).as_data(), status=HTTPStatus.CREATED, headers=headers)
 
-    @extend_schema(operation_id="get_attachment", responses={200: AttachmentOutput, **problems(*NOT_THERE)})
-    def retrieve(self, request: Request, attachment_id: str) -> Response:
-        """What is known of a file, and whether its text has been read."""
-        return Response(AttachmentOutput.of(_found(request, attachment_id)).as_data())
+# Each acts as its caller itself. A file that no message names yet is of no project.
+api = Operations(_OfVisitorsToo)
+ONE = "attachments/<str:attachment_id>/"
 
-    @extend_schema(operation_id="delete_attachment", responses={204: None, **problems(*NOT_THERE)})
-    def destroy(self, request: Request, attachment_id: str) -> Response:
-        """Remove a file with its bytes and its text, for good. The message that it belongs to stays."""
-        caller = caller_of(request)
+
+@api(
+    "post",
+    "attachments/",
+    AttachmentOutput,
+    status=201,
+    fails=[400, 409, 413, 415, 422],
+    is_bound=False,
+    request=FORM,
+    parameters=[KEY],
+)
+def upload_attachment(request: Request, caller: Caller) -> Response:
+    """Upload a file for a message, which then names it in `attachments`. One that no message names within a day is
+    removed."""
+    file, kind = _file_of(request)
+    address, headers = client_address(request), {}
+    if not caller.is_registered:
+        take_bytes_of_visitor(file.size or 0, address=address)
+    if caller.user_id is not None:
         with acting_as(caller):
-            deleting.delete_attachment(caller=caller, attachment_id=attachment_id)
-        return Response(status=HTTPStatus.NO_CONTENT)
+            stored = _stored(request, caller, file, kind)
+    else:
+        admit(request._request, scopes={SCOPE}, lacking=LACKING)
+        stored = _stored_as_visitor(request, file, kind)
+        # The first file of nobody makes its page that of a visitor.
+        headers = {PAGE_PERSON_HEADER: page_person_of(request._request)}
+    if not caller.is_registered:
+        note_file_of_visitor(stored.pk, address=address)
+    return Response(AttachmentOutput.of(stored).as_data(), status=HTTPStatus.CREATED, headers=headers)
 
-    @extend_schema(
-        operation_id="read_attachment_thumbnail",
-        responses={(200, "image/jpeg"): OpenApiTypes.BINARY, **problems(400, *NOT_THERE)},
-    )
-    def thumbnail(self, request: Request, attachment_id: str) -> HttpResponse:
-        """A small picture of a picture; 404 until it has been read and for any other file, 400 if it cannot be read."""
-        attachment = _found(request, attachment_id)
-        with acting_as(owner_of(request)):
-            small, content_type = services.scaled(attachment)
-        return HttpResponse(small, content_type=content_type, headers=SANDBOX)
 
-    @extend_schema(
-        operation_id="read_attachment_content",
-        responses={**CONTENT, **problems(*NOT_THERE)},
-    )
-    def content(self, request: Request, attachment_id: str) -> StreamingHttpResponse:
-        """The bytes. Pictures (PNG, JPEG, GIF, WebP) and PDFs have their type; everything else is only downloaded."""
-        attachment = _found(request, attachment_id)
-        is_shown = attachment.media_type in services.SHOWN
-        headers = {
-            **SANDBOX,
-            "Content-Disposition": content_disposition_header(not is_shown, attachment.name) or "inline",
-            "Content-Length": str(attachment.size),
-        }
-        return download_of(
-            attachment,
-            request=request,
-            user=owner_of(request),
-            content_type=attachment.media_type if is_shown else services.UNKNOWN,
-            headers=headers,
-        )
+@api("get", ONE, AttachmentOutput)
+def get_attachment(caller: Caller, attachment_id: str) -> AttachmentOutput:
+    """What is known of a file, and whether its text has been read."""
+    return AttachmentOutput.of(_found(caller, attachment_id))
+
+
+@api("delete", ONE, status=204, is_bound=False)
+def delete_attachment(caller: Caller, attachment_id: str) -> None:
+    """Remove a file with its bytes and its text, for good. The message that it belongs to stays."""
+    with acting_as(caller):
+        deleting.delete_attachment(caller=caller, attachment_id=attachment_id)
+
+
+@api("get", f"{ONE}thumbnail", fails=[400], also={(200, "image/jpeg"): OpenApiTypes.BINARY})
+def read_attachment_thumbnail(caller: Caller, attachment_id: str) -> HttpResponse:
+    """A small picture of a picture; 404 until it has been read and for any other file, 400 if it cannot be read."""
+    attachment = _found(caller, attachment_id)
+    with acting_as(caller):
+        small, content_type = services.scaled(attachment)
+    return HttpResponse(small, content_type=content_type, headers=SANDBOX)
+
+
+@api("get", f"{ONE}content", also=CONTENT)
+def read_attachment_content(request: Request, caller: Caller, attachment_id: str) -> StreamingHttpResponse:
+    """The bytes. Pictures (PNG, JPEG, GIF, WebP) and PDFs have their type; everything else is only downloaded."""
+    attachment = _found(caller, attachment_id)
+    is_shown = attachment.media_type in services.SHOWN
+    headers = {
+        **SANDBOX,
+        "Content-Disposition": content_disposition_header(not is_shown, attachment.name) or "inline",
+        "Content-Length": str(attachment.size),
+    }
+    content_type = attachment.media_type if is_shown else services.UNKNOWN
+    return download_of(attachment, request=request, user=owner_of(request), content_type=content_type, headers=headers)
 
 
 def _scopes(request: Request) -> Collection[str]:
@@ -169,8 +167,7 @@ def _scopes(request: Request) -> Collection[str]:
     return getattr(request.auth, "scopes", (SCOPE, "read", "delete"))
 
 
-def _found(request: Request, attachment_id: str) -> Attachment:
-    caller = caller_of(request)
+def _found(caller: Caller, attachment_id: str) -> Attachment:
     with acting_as(caller):
         return services.get(caller=caller, attachment_id=attachment_id)
 

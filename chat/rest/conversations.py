@@ -6,7 +6,7 @@ from django.db import transaction
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -24,9 +24,7 @@ from chat.rest.shapes import (
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
 from core.paging import position_in_address
-from core.responses import problems
 from core.validation import LONGEST_REFERENCE, checked, text_limit
-from intake.accounts.identity import caller_of, person_of
 from intake.chats import arranging, deleting, exporting, lists, reading, temporary, versions
 from intake.chats.markdown_files import conversation_as_markdown
 from intake.chats.services import lock_conversation
@@ -35,7 +33,6 @@ from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
 from intake.operations import Operations
 
-NOT_THERE = (401, 404, 429, 503)
 NUMBER = {"type": "integer", "minimum": 1}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 
@@ -122,33 +119,31 @@ def delete_conversation(caller: Caller, conversation_id: UUID) -> None:
     deleting.delete_conversation(caller=caller, conversation_id=conversation_id)
 
 
-class ConversationExportView(APIView):
-    takes_bound = ("GET",)
+# Each piece of a download is read in a transaction of its own.
+downloads = Operations(APIView)
 
-    @extend_schema(
-        operation_id="export_conversation",
-        parameters=[OpenApiParameter("as", str, enum=["markdown", "json"])],
-        responses={
-            (200, "text/markdown"): OpenApiTypes.STR,
-            (200, "application/json"): OpenApiTypes.OBJECT,
-            **problems(400, *NOT_THERE),
-        },
-    )
-    def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
-        """The whole conversation as a file: Markdown to read, or JSON like the whole export, which can be imported."""
-        form = choice(request.query_params.getlist("as"), ("markdown", "json"))
-        user = person_of(request)
-        with acting_as(user):
-            found = reading.get_conversation(caller=caller_of(request), conversation_id=conversation_id)
-        if found.expires_at is not None:
-            raise NotFound
-        if form == "json":
-            pieces = exporting.chats_as_json(user=user, chosen=[found.pk], now=timezone.now())
-            name, content_type = f"{exporting.file_name(found)}.json", "application/json"
-        else:
-            pieces = conversation_as_markdown(conversation=found, user=user)
-            name, content_type = f"{exporting.file_name(found)}.md", "text/markdown; charset=utf-8"
-        return download(request=request, user=user, pieces=pieces, name=name, content_type=content_type)
+
+@downloads(
+    "get",
+    "conversations/<str:conversation_id>/export/",
+    fails=[400],
+    parameters=[OpenApiParameter("as", str, enum=["markdown", "json"])],
+    also={(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): OpenApiTypes.OBJECT},
+)
+def export_conversation(request: Request, user: User, caller: Caller, conversation_id: str) -> StreamingHttpResponse:
+    """The whole conversation as a file: Markdown to read, or JSON like the whole export, which can be imported."""
+    form = choice(request.query_params.getlist("as"), ("markdown", "json"))
+    with acting_as(user):
+        found = reading.get_conversation(caller=caller, conversation_id=conversation_id)
+    if found.expires_at is not None:
+        raise NotFound
+    if form == "json":
+        pieces = exporting.chats_as_json(user=user, chosen=[found.pk], now=timezone.now())
+        name, content_type = f"{exporting.file_name(found)}.json", "application/json"
+    else:
+        pieces = conversation_as_markdown(conversation=found, user=user)
+        name, content_type = f"{exporting.file_name(found)}.md", "text/markdown; charset=utf-8"
+    return download(request=request, user=user, pieces=pieces, name=name, content_type=content_type)
 
 
 TURN = "conversations/<str:conversation_id>/turns/<str:turn_number>/"
