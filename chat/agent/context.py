@@ -6,7 +6,7 @@ Everything in a file is data of unknown origin: it stands between the marks of `
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -35,7 +35,6 @@ from intake.models import (
     ToolServer,
     Turn,
     User,
-    local_time,
 )
 from intake.models.installation import default_instructions
 from memory import documents
@@ -120,10 +119,6 @@ class ChatDeps:
     def is_indexed(self) -> bool:
         """Nothing of a visitor or of a temporary chat is."""
         return self.user is not None and not self.is_temporary
-
-    @property
-    def local_now(self) -> datetime:
-        return local_time(self.now, self.zone or UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,7 @@ def parts_of(deps: ChatDeps) -> Iterator[PromptPart]:
     """
     link = conversation_path("CONVERSATION").replace("CONVERSATION/", "CONVERSATION/?turn=TURN#turn-TURN")
     zone = f"in the person's time zone, {deps.zone}" if deps.zone else "UTC; the person's time zone is not known"
+    now = local_time(deps.now, deps.zone or UTC)
     yield PromptPart.of("introduction", INTRODUCTION + (LINKS.format(link=link) if deps.uses_memory else ""))
     for kind, id_, frame, text in (
         ("rules", "", HOUSE_RULES, deps.house_rules),
@@ -134,7 +135,7 @@ def parts_of(deps: ChatDeps) -> Iterator[PromptPart]:
         ("instructions", "project", WISHES_OF_PROJECT, deps.project_instructions),
         ("instructions", "chat", WISHES_HERE, deps.instructions),
         ("tools", "", "{text}", deps.tools),
-        ("now", "", "{text}", CIRCUMSTANCES.format(now=deps.local_now, zone=zone, data=deps.untrusted)),
+        ("now", "", "{text}", CIRCUMSTANCES.format(now=now, zone=zone, data=deps.untrusted)),
         ("about", "", ABOUT, deps.about),
         ("notes", "all", NOTES, deps.notes),
         ("project", "", PROJECT, deps.project),

@@ -57,11 +57,13 @@ def show_usage(request: HttpRequest) -> HttpResponse:
         rows.append({"user": user, **account_figures(user), "used": sum(used.values(), Counter())})
         events += _done_by(user, since)
     most = max(figures["turns"] for figures in days.values()) or 1
+    heights = [(day, max(1, round(96 * figures["turns"] / most))) for day, figures in reversed(days.items())]
     backups = [each.stat().st_mtime for each in settings.VAR_DIR.glob("backups/*-daily.backup")]
     context = {
         "days": [{"day": day, **{name: figures[name] for name in FIGURES}} for day, figures in days.items()],
         "most": most,
-        "bars": _bars(days, most),
+        # Of a picture of 100 by 600, the oldest day first: x, y, height, day.
+        "bars": [(number * 20 + 2, 100 - height, height, day) for number, (day, height) in enumerate(heights)],
         "rows": sorted(rows, key=lambda row: -row["used"]["turns"]),
         "counted": len(rows),
         "all": users.count(),
@@ -96,13 +98,6 @@ def _count_days(user: User, since: datetime) -> dict[date, Counter[str]]:
                 figures: dict[str, Any] = dict(row)
                 days.setdefault(figures.pop("day"), Counter()).update(figures)
     return days
-
-
-def _bars(days: dict[date, Counter[str]], most: int) -> list[tuple[int, int, int, date]]:
-    """Of a picture of 100 by 600, the oldest day first: x, y, height, day."""
-    bars = enumerate(reversed(days.items()))
-    heights = [(number, day, round(96 * figures["turns"] / most)) for number, (day, figures) in bars]
-    return [(number * 20 + 2, 100 - max(height, 1), max(height, 1), day) for number, day, height in heights]
 
 
 def _done_by(user: User, since: datetime) -> Iterator[tuple[datetime, str]]:
