@@ -5,7 +5,6 @@ as fixed. A search is tried before it is kept, and off until then.
 """
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from asgiref.sync import async_to_sync
 from django import forms
@@ -17,7 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from chat.agent.search_engines import BRAVE, SEARXNG, TAVILY, chosen_engine, search_web
 from chat.pages.common import done
-from chat.pages.staff import note_action, staff_form
+from chat.pages.staff import KEY_IS_KEPT, key_field, note_action, server_address, staff_form
 from core.errors import Unavailable
 from core.text import in_page_language, pg_text
 from intake import passwords
@@ -233,24 +232,16 @@ class SearchEngineForm(forms.Form):
         label=_("Address of SearXNG"),
         help_text=_("It may be in your own network, such as http://searxng:8080."),
     )
-    api_key = forms.CharField(
-        required=False,
-        max_length=500,
-        label=_("Key"),
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-    )
+    api_key = key_field()
 
     def __init__(self, *args: Any, before: dict[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.before = before
         if before.get("sealed"):
-            self.fields["api_key"].help_text = _("One is kept. Leave this empty to keep it; it is not shown again.")
+            self.fields["api_key"].help_text = KEY_IS_KEPT
 
     def clean_address(self) -> str:
-        address: str = self.cleaned_data["address"].rstrip("/")
-        if address and not (address.startswith(("http://", "https://")) and urlsplit(address).hostname):
-            raise forms.ValidationError(_("It begins with http:// or https://."), code="no_address")
-        return address
+        return server_address(self.cleaned_data["address"])
 
     def clean(self) -> dict[str, Any]:
         """A kept key goes to no other service than the one that it was entered for."""

@@ -24,7 +24,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.debug import sensitive_post_parameters
 
 from chat.pages.common import done
-from chat.pages.staff import note_action, staff_form
+from chat.pages.staff import KEY_IS_KEPT, LONGEST_KEY, key_field, note_action, server_address, staff_form
 from core.errors import NotFound
 from core.text import in_page_language
 from intake import passwords
@@ -50,7 +50,6 @@ from intake.models.installation import MODELS, keep_setting
 MOST_MODELS = 50
 # Of a server that was found; and of one that offers all of its models without a choice.
 MOST_NAMED, MOST_OFFERED = 3, 20
-LONGEST_ADDRESS, LONGEST_KEY = 300, 500
 NEW = "new"
 # Within the time of a request, the window's four seconds included.
 HELLO_SECONDS = 20.0
@@ -74,16 +73,11 @@ class ModelForm(forms.Form):
 
     base_url = forms.CharField(
         required=False,
-        max_length=LONGEST_ADDRESS,
+        max_length=300,
         label=gettext_lazy("Address"),
         help_text=gettext_lazy("Of a server with OpenAI's protocol. It often ends in /v1."),
     )
-    api_key = forms.CharField(
-        required=False,
-        max_length=LONGEST_KEY,
-        label=gettext_lazy("Key"),
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-    )
+    api_key = key_field()
     # The key of the step before, encrypted, while a model is chosen.
     sealed = forms.CharField(required=False, max_length=4 * LONGEST_KEY, widget=forms.HiddenInput)
     id = forms.CharField(
@@ -116,7 +110,7 @@ class ModelForm(forms.Form):
         if source in VENDORS:
             del self.fields["base_url"]
         if before is not None and before["sealed"]:
-            self.fields["api_key"].help_text = _("One is kept. Leave this empty to keep it; it is not shown again.")
+            self.fields["api_key"].help_text = KEY_IS_KEPT
 
     def clean_name(self) -> str:
         """Of a new one without a name, the model's own or its server's: that of its card, or its host."""
@@ -129,10 +123,7 @@ class ModelForm(forms.Form):
         return _free(name, taken)
 
     def clean_base_url(self) -> str:
-        address: str = self.cleaned_data["base_url"].rstrip("/")
-        if address and not (address.startswith(("http://", "https://")) and urlsplit(address).hostname):
-            raise forms.ValidationError(_("It begins with http:// or https://."), code="no_address")
-        return address
+        return server_address(self.cleaned_data["base_url"])
 
     def clean(self) -> dict[str, Any]:
         """A kept key goes to no other server than the one that it was entered for."""
