@@ -20,7 +20,7 @@ from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Notice
 from imports.reading.json_lines import json_lines
 from imports.reading.times import parse_time
-from imports.reading.values import line_of, name_of_block, object_of, objects_of, text_of
+from imports.reading.values import first_of, line_of, name_of_block, object_of, objects_of, text_of, value_at
 
 # A pasted text of more characters is a file, as the chat's page makes one of it. A shorter one stays in its message.
 LONG = 4_000
@@ -98,12 +98,12 @@ def embedded(files: Files, content: Any) -> tuple[ImportedFile, ...]:
 
 
 def _of_block(files: Files, block: dict[str, Any]) -> ImportedFile | None:
-    source = object_of(block.get("source"))
-    name = line_of(block.get("title")) or line_of(block.get("filename"))
+    source = object_of(block, "source")
+    name = first_of(block, "title", "filename")
     if source.get("type") == "base64":
-        return from_base64(files, text_of(source.get("data")), line_of(source.get("media_type")), name)
+        return from_base64(files, text_of(source, "data"), line_of(source, "media_type"), name)
     pointer = block.get("image_url") or block.get("file_data") or block.get("url")
-    return from_url(files, text_of(object_of(pointer).get("url") if isinstance(pointer, dict) else pointer), name)
+    return from_url(files, text_of(value_at(pointer, "url") or pointer), name)
 
 
 def from_url(files: Files, url: str, name: str = "") -> ImportedFile | None:
@@ -178,7 +178,7 @@ def prompts_in(files: Files, name: str, text: str, at: str) -> PromptsByMinute:
     found: PromptsByMinute = {}
     for _number, line in json_lines(files, name):
         fields = object_of(line)
-        typed, time = text_of(fields.get(text)), parse_time(fields.get(at))
+        typed, time = text_of(fields, text), parse_time(fields, at)
         if time and _PLACEHOLDER.search(typed):
             found.setdefault(int(time.timestamp()) // 60, []).append(typed)
     return found

@@ -112,7 +112,7 @@ def _reported(read: Callable[..., T]) -> Callable[..., T | Skipped]:
         try:
             return read(fields, where, **about)
         except _Unusable as error:
-            return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+            return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields, "id") or None)
 
     return reading
 
@@ -120,7 +120,7 @@ def _reported(read: Callable[..., T]) -> Callable[..., T | Skipped]:
 @_reported
 def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) -> ImportedConversation | Skipped:
     """The conversation with all readable turns; it lists the others. `beside`: the attached files of a zip."""
-    turns, skipped = _turns(objects_of(fields.get("turns")), beside)
+    turns, skipped = _turns(objects_of(fields, "turns"), beside)
     current, heat = fields.get("current_number"), plain(fields.get("temperature"))
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
     title = _short(fields, "title")
@@ -131,7 +131,7 @@ def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) 
         project=_short(fields, "project"),
         started_at=_time(fields, "started_at"),
         last_active_at=_time(fields, "last_active_at"),
-        titled_by=text_of(fields.get("titled_by")),
+        titled_by=text_of(fields, "titled_by"),
         pinned_at=_time(fields, "pinned_at") if fields.get("pinned_at") else None,
         archived_at=_time(fields, "archived_at") if fields.get("archived_at") else None,
         current_number=next((each.turn_number for each in turns if each.turn_number == current), None),
@@ -140,7 +140,7 @@ def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) 
         model=_short(fields, "model"),
         instructions=_short(fields, "instructions"),
         temperature=float(heat) if is_number and 0 <= heat <= HOTTEST else None,
-        proof=text_of(fields.get("proof"))[:200],
+        proof=text_of(fields, "proof")[:200],
         uses_memory=fields.get("uses_memory") is not False,
         others=_others(fields, _CONVERSATION),
     )
@@ -166,7 +166,7 @@ def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) 
 
 @_reported
 def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument:
-    kind, day = text_of(fields.get("kind")), _day(fields)
+    kind, day = text_of(fields, "kind"), _day(fields)
     if kind not in ("memory", "about", "daily_log", "note") or (kind == "daily_log") != (day is not None):
         raise _Unusable(_("this is neither MEMORY.md nor USER.md nor the log of a day nor a note"))
     key = _uuid(fields, "id") if kind == "note" else None
@@ -221,7 +221,7 @@ def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject:
         is_closed=fields.get("is_closed") is True,
         labels=tuple(filter(None, _labels(fields, "labels", at_most=100, longest=LONGEST["project"]))),
         created_at=_time(fields, "created_at"),
-        proof=text_of(fields.get("proof"))[:200],
+        proof=text_of(fields, "proof")[:200],
     )
 
 
@@ -240,7 +240,7 @@ def _facts(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _date(fields: Mapping[str, Any], name: str) -> date:
     try:
-        return date.fromisoformat(text_of(fields.get(name)))
+        return date.fromisoformat(text_of(fields, name))
     except ValueError:
         raise _Unusable(Sentence(_("its %(name)s is no day"), name=name)) from None
 
@@ -293,18 +293,18 @@ def _turn(fields: dict[str, Any], beside: ExportFiles, *, before: int | None) ->
 
 def _attachments(fields: Mapping[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
     """The files that lie beside the document; the others are counted."""
-    for each in objects_of(fields.get("attachments")):
-        found = beside.find("", text_of(each.get("file")).rpartition("/")[2], line_of(each.get("media_type")))
+    for each in objects_of(fields, "attachments"):
+        found = beside.find("", text_of(each, "file").rpartition("/")[2], line_of(each, "media_type"))
         if found is None:
             continue
-        found = replace(found, name=line_of(each.get("name")) or found.name, kind=text_of(each.get("kind")))
-        if (address := line_of(each.get("address"))).startswith(("http://", "https://")):
+        found = replace(found, name=line_of(each, "name") or found.name, kind=text_of(each, "kind"))
+        if (address := line_of(each, "address")).startswith(("http://", "https://")):
             # A page shows it as a link.
             found = replace(found, address=address)
         # What was edited by hand comes in as a new file.
         with suppress(_Unusable):
             id_, created_at = _uuid(each, "id"), _time(each, "created_at")
-            found = replace(found, id=id_, proof=text_of(each.get("proof"))[:200], created_at=created_at)
+            found = replace(found, id=id_, proof=text_of(each, "proof")[:200], created_at=created_at)
         yield found
 
 
@@ -312,7 +312,7 @@ def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The calls that can be shown; a number for each without an id, and each id once."""
     calls: list[dict[str, Any]] = []
     taken: set[str] = set()
-    for number, found in enumerate(list_of(fields.get("tool_calls"))[:500], start=1):
+    for number, found in enumerate(list_of(fields, "tool_calls")[:500], start=1):
         entry = {"id": f"imported-{number}", **found} if isinstance(found, dict) else found
         call = _stored(StoredCall, entry)
         if call and call["id"] not in taken and len(json.dumps(call.get("input"))) <= LONGEST_INPUT:
@@ -324,9 +324,9 @@ def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 def left_out(fields: Mapping[str, Any], where: str) -> list[Skipped]:
     """The fields of a conversation that do not fit, without its texts: one line a turn, for the report."""
     skipped = []
-    for turn in objects_of(fields.get("turns")):
+    for turn in objects_of(fields, "turns"):
         parts: list[Sentence] = []
-        if len(_calls(turn)) < len(list_of(turn.get("tool_calls"))) or not isinstance(
+        if len(_calls(turn)) < len(list_of(turn, "tool_calls")) or not isinstance(
             turn.get("tool_calls"), list | NoneType
         ):
             parts.append(Sentence(_("tool calls")))
@@ -423,7 +423,7 @@ def _others(fields: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 
 def _uuid(fields: Mapping[str, Any], name: str) -> UUID:
     try:
-        return UUID(text_of(fields.get(name)))
+        return UUID(text_of(fields, name))
     except ValueError:
         raise _Unusable(_("its id is none of Recollect's")) from None
 
@@ -461,7 +461,7 @@ def _short(fields: Mapping[str, Any], name: str) -> str:
 
 def _labels(fields: Mapping[str, Any], name: str, *, at_most: int, longest: int) -> tuple[str, ...]:
     """Raises `_Unusable` for more of them, or for one that is longer: none is cut."""
-    found = tuple(text_of(each) for each in list_of(fields.get(name)))
+    found = tuple(text_of(each) for each in list_of(fields, name))
     if len(found) > at_most:
         raise _Unusable(Sentence(_("it has more than %(count)s %(name)s"), name=name, count=at_most))
     if any(len(each) > longest for each in found):

@@ -96,6 +96,6 @@ def titles_by_id(files: Files, name: str) -> dict[str, str]:
     """An index of sessions, one per line: the last entry of an id counts."""
     found = {}
     for _number, line in json_lines(files, name):
-        if isinstance(line, dict) and (text := line_of(line.get("thread_name"))):
-            found[id_of(line.get("id"))] = text
+        if isinstance(line, dict) and (text := line_of(line, "thread_name")):
+            found[id_of(line, "id")] = text
     return found

@@ -106,11 +106,11 @@ def texts_of_canvas(value: Any) -> str:
     """The texts of a canvas of Obsidian, or of a drawing of Excalidraw, with the names of what is on it."""
     fields = object_of(value)
     found = [
-        text_of(each.get(name)).strip()
+        text_of(each, name).strip()
         for each in [
-            *objects_of(fields.get("nodes")),
-            *objects_of(fields.get("elements")),
-            *objects_of(fields.get("edges")),
+            *objects_of(fields, "nodes"),
+            *objects_of(fields, "elements"),
+            *objects_of(fields, "edges"),
         ]
         for name in ("text", "label", "file", "url")
     ]

@@ -108,9 +108,9 @@ def texts_of(content: Any) -> list[str]:
         if isinstance(block, str):
             found.append(text_of(block))
         elif fields.get("type") not in _NO_TEXT:
-            found.append(text_of(fields.get("text")) or text_of(object_of(fields.get("text")).get("value")))
+            found.append(text_of(fields, "text") or text_of(fields, "text", "value"))
             if not found[-1]:
-                found[-1] = text_of(fields.get("refusal"))
+                found[-1] = text_of(fields, "refusal")
     return found
 
 
@@ -122,7 +122,7 @@ def pictures_in(content: Any) -> list[str]:
 def unknown_kinds(content: Any) -> list[str]:
     """The kinds of blocks that have no text and are not known."""
     textless = (block for block in objects_of(content) if not any(texts_of([block])))
-    return [kind for block in textless if (kind := line_of(block.get("type")) or "no kind") not in _KNOWN]
+    return [kind for block in textless if (kind := line_of(block, "type") or "no kind") not in _KNOWN]
 
 
 def message_of(

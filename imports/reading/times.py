@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from imports.reading.values import value_at
+
 _NUMBER = re.compile(r"\s*[+-]?\d{1,25}(\.\d{1,25})?\s*\Z")
 
 
-def parse_time(value: Any, *, now: datetime | None = None) -> datetime | None:
+def parse_time(value: Any, *path: str, now: datetime | None = None) -> datetime | None:
     """An aware time in UTC; None for what is no time, before 2015, or more than a day ahead. No zone means UTC."""
-    match value:
+    match value := value_at(value, *path):
         case bool():
             return None
         case str():
@@ -28,7 +30,7 @@ def parse_time(value: Any, *, now: datetime | None = None) -> datetime | None:
 
 def first_time(fields: dict[str, Any], *names: str) -> datetime | None:
     """The time in the first of these fields that has one."""
-    return next(filter(None, (parse_time(fields.get(name)) for name in names)), None)
+    return next(filter(None, (parse_time(fields, name) for name in names)), None)
 
 
 def _from_text(text: str) -> datetime | None:

@@ -1,4 +1,7 @@
-"""Values of unknown form, read or refused: the expected text, list or object, or an empty one."""
+"""Values of unknown form, read or refused: the expected text, list or object, or an empty one.
+
+`line_of(message, "author", "name")` looks below these names first.
+"""
 
 import hashlib
 import json
@@ -8,33 +11,44 @@ from typing import Any
 from core.text import pg_text
 
 
-def text_of(value: Any) -> str:
+def value_at(value: Any, *path: str) -> Any:
+    """The value below these names, one within the other; None where there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def text_of(value: Any, *path: str) -> str:
     """A text that can be stored; empty for any other type."""
+    value = value_at(value, *path)
     return pg_text(value) if isinstance(value, str) else ""
 
 
-def line_of(value: Any) -> str:
+def line_of(value: Any, *path: str) -> str:
     """A title or name: one line."""
-    return " ".join(text_of(value).split())
+    return " ".join(text_of(value, *path).split())
 
 
-def id_of(value: Any) -> str:
+def id_of(value: Any, *path: str) -> str:
     """An id; numbers become texts, all other types an empty one."""
+    value = value_at(value, *path)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
         return str(value)
     return text_of(value).strip()
 
 
-def list_of(value: Any) -> list[Any]:
+def list_of(value: Any, *path: str) -> list[Any]:
+    value = value_at(value, *path)
     return value if isinstance(value, list) else []
 
 
-def object_of(value: Any) -> dict[str, Any]:
+def object_of(value: Any, *path: str) -> dict[str, Any]:
+    value = value_at(value, *path)
     return value if isinstance(value, dict) else {}
 
 
-def objects_of(value: Any) -> list[dict[str, Any]]:
-    return [each for each in list_of(value) if isinstance(each, dict)]
+def objects_of(value: Any, *path: str) -> list[dict[str, Any]]:
+    return [each for each in list_of(value, *path) if isinstance(each, dict)]
 
 
 def name_of_block(block: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from imports.reading.products import ExportReader
 from imports.reading.session_tree import said
 from imports.reading.times import parse_time
 from imports.reading.trees import nearest_visible
-from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import first_of, id_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
 
 _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", "reasoning_recap"}
 # U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger; a copy may have lost the two characters.
@@ -84,7 +84,7 @@ def _latest(files: Files, names: list[str]) -> dict[str, str]:
             for where, record in records(files, name):
                 if not isinstance(record, dict) or not (external_id := _external_id(record)):
                     continue
-                at = parse_time(record.get("update_time"))
+                at = parse_time(record, "update_time")
                 rank = (at.timestamp() if at else 0.0, where)
                 repeated |= {external_id} & newest.keys()
                 newest[external_id] = max(newest.get(external_id, rank), rank, key=lambda each: each[0])
@@ -94,7 +94,7 @@ def _latest(files: Files, names: list[str]) -> dict[str, str]:
 
 
 def _external_id(record: dict[str, Any]) -> str:
-    return id_of(record.get("conversation_id")) or id_of(record.get("id"))
+    return id_of(record, "conversation_id") or id_of(record, "id")
 
 
 def _conversation(
@@ -115,24 +115,24 @@ def _draft(
         product="chatgpt",
         where=where,
         external_id=external_id,
-        title=line_of(record.get("title")),
-        created_at=parse_time(record.get("create_time")),
-        last_at=parse_time(record.get("update_time")),
+        title=line_of(record, "title"),
+        created_at=parse_time(record, "create_time"),
+        last_at=parse_time(record, "update_time"),
         is_archived=record.get("is_archived") is True,
         project=_project(record),
-        leaf=id_of(record.get("current_node")) or None,
+        leaf=id_of(record, "current_node") or None,
         has_one_root=True,
         mends_broken=False,
     )
-    model = text_of(record.get("default_model_slug"))
+    model = text_of(record, "default_model_slug")
     above = _parents(record["mapping"])
     pictures: dict[str, ImportedMessage] = {}
     texts: dict[str, ImportedFile] = {}
     for key, value in record["mapping"].items():
-        node, message = id_of(key), object_of(object_of(value).get("message"))
+        node, message = id_of(key), object_of(value, "message")
         draft.parents[node] = above[node]
         if message:
-            at = parse_time(message.get("create_time"))
+            at = parse_time(message, "create_time")
             draft.add(node, draft.parents[node], at, _message(node, message, model, beside))
             draft.calls[node] = tuple(_calls(message))
             if picture := _picture(node, message, beside):
@@ -149,32 +149,28 @@ def _draft(
 def _project(record: dict[str, Any]) -> str | None:
     """A label by the id of the project, since an export has no names of projects. Custom GPTs have other ids."""
     for name in ("conversation_template_id", "gizmo_id"):
-        if found := _PROJECT.match(id_of(record.get(name))):
+        if found := _PROJECT.match(id_of(record, name)):
             return f"ChatGPT project {found['id'][:8]}"
     return None
 
 
 def _parents(mapping: dict[str, Any]) -> dict[str, str | None]:
     """Each node's parent: some exports name only the children."""
-    of_child = {
-        id_of(child): id_of(key)
-        for key, value in mapping.items()
-        for child in list_of(object_of(value).get("children"))
-    }
+    of_child = {id_of(child): id_of(key) for key, value in mapping.items() for child in list_of(value, "children")}
     found: dict[str, str | None] = {}
     for key, value in mapping.items():
         node = id_of(key)
-        above = id_of(object_of(value).get("parent")) or of_child.get(node)
+        above = id_of(value, "parent") or of_child.get(node)
         found[node] = above if above != node else None
     return found
 
 
 def _picture(node: str, message: dict[str, Any], beside: ExportFiles) -> ImportedMessage | None:
     """The pictures that a tool made."""
-    if object_of(message.get("author")).get("role") != "tool":
+    if value_at(message, "author", "role") != "tool":
         return None
-    named = _attachments({}, object_of(message.get("content")))
-    names, at = _names_of(named), parse_time(message.get("create_time"))
+    named = _attachments({}, object_of(message, "content"))
+    names, at = _names_of(named), parse_time(message, "create_time")
     if not names:
         return None
     files = _files_of(named, {}, beside)
@@ -185,10 +181,10 @@ def _picture(node: str, message: dict[str, Any], beside: ExportFiles) -> Importe
 
 def _text_of_a_file(message: dict[str, Any]) -> ImportedFile | None:
     """The text that was read from an attached file: a tool quotes it, by the file's id instead of an address."""
-    content = object_of(message.get("content"))
-    is_file = line_of(content.get("url")).startswith(("file-", "file_"))
-    name = line_of(content.get("title")) or line_of(content.get("domain"))
-    text = text_of(content.get("text")).strip()
+    content = object_of(message, "content")
+    is_file = line_of(content, "url").startswith(("file-", "file_"))
+    name = first_of(content, "title", "domain")
+    text = text_of(content, "text").strip()
     if content.get("content_type") != "tether_quote" or not (is_file and name and text):
         return None
     return ImportedFile(name=name, text=text)
@@ -228,23 +224,23 @@ def _show_pictures(draft: ConversationDraft, pictures: dict[str, ImportedMessage
 
 def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Input for tools, and reasoning: folded into the answer that follows."""
-    content, recipient = object_of(message.get("content")), line_of(message.get("recipient"))
-    if object_of(message.get("author")).get("role") != "assistant":
+    content, recipient = object_of(message, "content"), line_of(message, "recipient")
+    if value_at(message, "author", "role") != "assistant":
         return
     if recipient not in ("", "all") and not _is_canvas(recipient):
         yield {"name": recipient, "input": _text(content)[:LONGEST_INPUT]}
     elif _is_for_pictures(text := _text(content)):
         yield {"name": "image", "input": text[:LONGEST_INPUT]}
-    thoughts = joined(text_of(thought.get("content")) for thought in objects_of(content.get("thoughts")))
+    thoughts = joined(text_of(thought, "content") for thought in objects_of(content, "thoughts"))
     if thoughts:
         yield {"name": "thinking", "summary": thoughts}
 
 
 def _message(node: str, message: dict[str, Any], model: str, beside: ExportFiles) -> ImportedMessage | str:
     """The visible message, or the reason why it is hidden."""
-    metadata = object_of(message.get("metadata"))
-    content = object_of(message.get("content"))
-    recipient = line_of(message.get("recipient"))
+    metadata = object_of(message, "metadata")
+    content = object_of(message, "content")
+    recipient = line_of(message, "recipient")
     report = _report(message, metadata, content)
     if not report and (why := _hidden(message, metadata, content)):
         return why
@@ -253,8 +249,8 @@ def _message(node: str, message: dict[str, Any], model: str, beside: ExportFiles
     files = _files_of(named, metadata, beside)
     if _is_canvas(recipient) and not report:
         files += _document(_text(content))
-    role, at = _ROLES.get(message["author"]["role"], "assistant"), parse_time(message.get("create_time"))
-    model = text_of(metadata.get("model_slug")) or model
+    role, at = _ROLES.get(message["author"]["role"], "assistant"), parse_time(message, "create_time")
+    model = text_of(metadata, "model_slug") or model
     return said(node, role, text, at, model=model, names=_names_of(named), files=files)
 
 
@@ -269,12 +265,12 @@ def _canvas(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     changes = [
-        joined([text_of(each.get("replacement")), text_of(each.get("comment"))])
+        joined([text_of(each, "replacement"), text_of(each, "comment")])
         for name in ("updates", "comments")
-        for each in objects_of(fields.get(name))
+        for each in objects_of(fields, name)
     ]
-    name = line_of(fields.get("name"))
-    return joined([f"**{name}**" if name else "", text_of(fields.get("content")), *changes]) or text
+    name = line_of(fields, "name")
+    return joined([f"**{name}**" if name else "", text_of(fields, "content"), *changes]) or text
 
 
 def _document(text: str) -> tuple[ImportedFile, ...]:
@@ -283,28 +279,28 @@ def _document(text: str) -> tuple[ImportedFile, ...]:
         fields = object_of(json.loads(text))
     except (ValueError, RecursionError):
         return ()
-    content = text_of(fields.get("content"))
-    return (written(text_of(fields.get("name")), content, text_of(fields.get("type"))),) if content.strip() else ()
+    content = text_of(fields, "content")
+    return (written(text_of(fields, "name"), content, text_of(fields, "type")),) if content.strip() else ()
 
 
 def _report(message: dict[str, Any], metadata: dict[str, Any], content: dict[str, Any]) -> str:
     """The report of a deep research, which stands in the message of a tool."""
-    author = object_of(message.get("author"))
+    author = object_of(message, "author")
     if author.get("role") != "tool":
         return ""
     try:
-        state = object_of(json.loads(text_of(object_of(metadata.get("chatgpt_sdk")).get("widget_state"))))
+        state = object_of(json.loads(text_of(metadata, "chatgpt_sdk", "widget_state")))
     except (ValueError, RecursionError):
         state = {}
-    if report := _text(object_of(object_of(state.get("report_message")).get("content"))):
+    if report := _text(object_of(state, "report_message", "content")):
         return report
-    is_research = "research" in line_of(author.get("name")) or any("async_task" in str(key) for key in metadata)
+    is_research = "research" in line_of(author, "name") or any("async_task" in str(key) for key in metadata)
     return _text(content) if is_research else ""
 
 
 def _hidden(message: dict[str, Any], metadata: dict[str, Any], content: dict[str, Any]) -> str | None:
-    role = text_of(object_of(message.get("author")).get("role"))
-    kind = text_of(content.get("content_type"))
+    role = text_of(message, "author", "role")
+    kind = text_of(content, "content_type")
     recipient = message.get("recipient")
     weight = message.get("weight")
     reasons = {
@@ -321,16 +317,16 @@ def _hidden(message: dict[str, Any], metadata: dict[str, Any], content: dict[str
 
 
 def _unknown_kinds(message: dict[str, Any]) -> Iterator[str]:
-    content = object_of(message.get("content"))
-    role = line_of(object_of(message.get("author")).get("role"))
+    content = object_of(message, "content")
+    role = line_of(message, "author", "role")
     if role not in (*_ROLES, "system", "tool"):
         yield f"role {role}"
-    kind = line_of(content.get("content_type"))
+    kind = line_of(content, "content_type")
     if kind and kind not in _KNOWN_TYPES and not _text(content):
         yield kind
-    for part in objects_of(list_of(content.get("parts"))):
-        kind = line_of(part.get("content_type"))
-        if kind not in _KNOWN_PARTS and not text_of(part.get("text")):
+    for part in objects_of(content, "parts"):
+        kind = line_of(part, "content_type")
+        if kind not in _KNOWN_PARTS and not text_of(part, "text"):
             yield kind or "no kind"
 
 
@@ -341,7 +337,7 @@ def _text(content: dict[str, Any]) -> str:
     has_words = _has_words(parts)
     texts = [_part(part) for part in parts if not has_words or _recording(object_of(part)) is None]
     if not any(texts):
-        texts = [text_of(content.get("text"))]
+        texts = [text_of(content, "text")]
     text = joined(texts).strip()
     if not any(sign in text for sign in _SIGNS):
         return text
@@ -365,33 +361,32 @@ def _part(part: Any) -> str:
     """Any part that has a text, and a voice message without a transcript, whose neighbours are not its own."""
     if not isinstance(part, dict):
         return text_of(part)
-    if text := text_of(part.get("text")):
+    if text := text_of(part, "text"):
         return text
     if (recording := _recording(part)) is None:
         return ""
-    heard = text_of(object_of(recording.get("metadata")).get("transcript")).strip()
+    heard = text_of(recording, "metadata", "transcript").strip()
     return f"[voice message] {heard}".strip()
 
 
 def _recording(part: dict[str, Any]) -> dict[str, Any] | None:
     if part.get("content_type") == "audio_asset_pointer":
         return part
-    inner = object_of(part.get("audio_asset_pointer"))
+    inner = object_of(part, "audio_asset_pointer")
     return (inner or part) if part.get("content_type") == "real_time_user_audio_video_asset_pointer" else None
 
 
 def _attachments(metadata: dict[str, Any], content: dict[str, Any]) -> dict[str, str]:
     """Names of attached files by their ids; a picture that is among them already is not named twice."""
     listed = {
-        id_of(each.get("id")): line_of(each.get("name")) or id_of(each.get("id"))
-        for each in objects_of(metadata.get("attachments"))
+        id_of(each, "id"): line_of(each, "name") or id_of(each, "id") for each in objects_of(metadata, "attachments")
     }
-    parts = objects_of(list_of(content.get("parts")))
+    parts = objects_of(content, "parts")
     is_transcribed = _has_words(parts)
     for part in parts:
         recording = None if is_transcribed else _recording(part)
         if recording is not None or part.get("content_type") == "image_asset_pointer":
-            pointer = text_of((recording or part).get("asset_pointer")).rpartition("://")[2]
+            pointer = text_of(recording or part, "asset_pointer").rpartition("://")[2]
             listed.setdefault(pointer, pointer or "image")
     return listed
 
@@ -402,7 +397,7 @@ def _names_of(attached: dict[str, str]) -> tuple[str, ...]:
 
 def _files_of(attached: dict[str, str], metadata: dict[str, Any], beside: ExportFiles) -> tuple[ImportedFile, ...]:
     """Those that lie in the export."""
-    types = {id_of(each.get("id")): line_of(each.get("mime_type")) for each in objects_of(metadata.get("attachments"))}
+    types = {id_of(each, "id"): line_of(each, "mime_type") for each in objects_of(metadata, "attachments")}
     found = (
         (beside.find(id_, "" if name == id_ else name, types.get(id_, "")), name) for id_, name in attached.items()
     )
@@ -410,7 +405,7 @@ def _files_of(attached: dict[str, str], metadata: dict[str, Any], beside: Export
 
 
 def _has_words(parts: list[Any]) -> bool:
-    return any(text_of(part) or text_of(object_of(part).get("text")) for part in parts)
+    return any(text_of(part) or text_of(part, "text") for part in parts)
 
 
 READER = ExportReader(

@@ -29,8 +29,8 @@ from imports.reading.items import (
 from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import calls_in, texts_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.values import id_of, joined, line_of, object_of, objects_of, stable_id, text_of
+from imports.reading.times import first_time, parse_time
+from imports.reading.values import first_of, id_of, joined, line_of, object_of, objects_of, stable_id, text_of
 
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
 UNNAMED = "attachment"
@@ -71,7 +71,7 @@ def _refuse_list_of_parts(files: Files) -> None:
     for name in names_with(files, _LIST_OF_PARTS):
         with suppress(BrokenJSON):
             parts = [object_of(record) for _where, record in records(files, name)]
-            named = ", ".join(line_of(each.get("name")) for part in parts for each in objects_of(part.get("files")))
+            named = ", ".join(line_of(each, "name") for part in parts for each in objects_of(part, "files"))
             message = _(
                 "This is the list of the files of your Claude export, not the export. Download the files that it "
                 "names, and import each of them, or all in one zip: %(names)s."
@@ -88,7 +88,7 @@ def _project_names(files: Files) -> dict[str, str]:
             for _where, record in records(files, name):
                 project = object_of(record)
                 if "docs" in project or "prompt_template" in project:
-                    found[id_of(project.get("uuid"))] = line_of(project.get("name"))
+                    found[id_of(project, "uuid")] = line_of(project, "name")
     return found
 
 
@@ -109,7 +109,7 @@ def _items(
         chat = {**record, "name": record.get("title"), "chat_messages": list(map(_as_message, record["messages"]))}
         yield _draft(where, chat, not_shown, beside, projects).finished()
     else:
-        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record, "uuid") or None)
 
 
 def _as_message(message: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _as_message(message: Any) -> dict[str, Any]:
 def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: NotShown) -> Iterator[Item]:
     """The last version of an artifact, as a file; earlier ones are listed with what is not read."""
     fields = object_of(record)
-    title = line_of(fields.get("title")) or line_of(fields.get("name")) or "Artifact"
+    title = first_of(fields, "title", "name") or "Artifact"
     versions = [name for name in files.names() if name.startswith(f"{folder}versions/")]
     numbered = {name: name.rpartition("/")[2].partition(".")[0] for name in versions}
     last = max(versions, key=lambda name: (len(numbered[name]), numbered[name]), default="")
@@ -134,9 +134,9 @@ def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: No
         name = f"{title}.{last.rpartition('.')[2]}"
         file = ImportedFile(name=name, entry=last, size=files.size(last))
     else:
-        file = written(title, text_of(fields.get("content")), text_of(fields.get("type")))
-    draft = ConversationDraft(product="claude", where=where, external_id=id_of(fields.get("id")), title=title)
-    at = parse_time(fields.get("updated_at")) or parse_time(fields.get("created_at"))
+        file = written(title, text_of(fields, "content"), text_of(fields, "type"))
+    draft = ConversationDraft(product="claude", where=where, external_id=id_of(fields, "id"), title=title)
+    at = first_time(fields, "updated_at", "created_at")
     message = ImportedMessage(
         id="artifact", parent=None, role="assistant", text=title, at=at, attachments=(file.name,), files=(file,)
     )
@@ -145,9 +145,9 @@ def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: No
 
 
 def _memories(record: dict[str, Any], projects: Mapping[str, str]) -> Iterator[Item]:
-    account = id_of(record.get("account_uuid"))
-    memories = {"memory:conversations": ("Claude's memory", "", text_of(record.get("conversations_memory")))}
-    for key, text in object_of(record.get("project_memories")).items():
+    account = id_of(record, "account_uuid")
+    memories = {"memory:conversations": ("Claude's memory", "", text_of(record, "conversations_memory"))}
+    for key, text in object_of(record, "project_memories").items():
         project = id_of(key)
         title = "Claude's memory of a project"
         memories[f"memory:project:{project}"] = (title, projects.get(project, ""), text_of(text))
@@ -156,50 +156,50 @@ def _memories(record: dict[str, Any], projects: Mapping[str, str]) -> Iterator[I
             yield ImportedDocument(
                 product="claude", external_id=external_id, title=title, project=project, text=text, account=account
             )
-    for file in objects_of(record.get("memory_files")):
-        path = line_of(file.get("path")) or line_of(file.get("name"))
-        if (text := text_of(file.get("content")) or text_of(file.get("text"))).strip():
+    for file in objects_of(record, "memory_files"):
+        path = first_of(file, "path", "name")
+        if (text := text_of(file, "content") or text_of(file, "text")).strip():
             yield ImportedDocument(
                 product="claude",
                 external_id=f"memory:file:{path}",
                 title=path.rpartition("/")[2].removesuffix(".md") or "Claude's memory",
                 text=text,
-                at=parse_time(file.get("updated_at")) or parse_time(file.get("created_at")),
-                project=projects.get(id_of(file.get("project_uuid")), ""),
+                at=first_time(file, "updated_at", "created_at"),
+                project=projects.get(id_of(file, "project_uuid"), ""),
                 account=account,
             )
 
 
 def _project(where: str, record: dict[str, Any]) -> Iterator[Item]:
-    name = line_of(record.get("name")) or "Project"
-    about = text_of(record.get("description")).strip()
+    name = line_of(record, "name") or "Project"
+    about = text_of(record, "description").strip()
     # Below the first text of the project.
     properties = (("description", about),) if about else ()
-    documents = [each for each in objects_of(record.get("docs")) if text_of(each.get("content"))]
-    prompt = text_of(record.get("prompt_template")).strip()
+    documents = [each for each in objects_of(record, "docs") if text_of(each, "content")]
+    prompt = text_of(record, "prompt_template").strip()
     if about and not prompt and not documents:
         reason = _("a project without instructions or documents: %(description)s")
         yield Skipped(where=where, reason=Sentence(reason, description=about[:300]))
     if prompt:
         yield ImportedDocument(
             product="claude",
-            external_id=id_of(record.get("uuid")) or stable_id("claude project", name),
+            external_id=id_of(record, "uuid") or stable_id("claude project", name),
             title=f"{name} (instructions)",
             project=name,
             text=prompt,
-            at=parse_time(record.get("created_at")),
+            at=parse_time(record, "created_at"),
             properties=properties,
         )
         properties = ()
     for document in documents:
-        title = line_of(document.get("filename")) or name
+        title = line_of(document, "filename") or name
         yield ImportedDocument(
             product="claude",
-            external_id=id_of(document.get("uuid")) or stable_id("claude document", name, title),
+            external_id=id_of(document, "uuid") or stable_id("claude document", name, title),
             title=title,
             project=name,
-            text=text_of(document.get("content")),
-            at=parse_time(document.get("created_at")),
+            text=text_of(document, "content"),
+            at=parse_time(document, "created_at"),
             properties=properties,
         )
         properties = ()
@@ -208,27 +208,27 @@ def _project(where: str, record: dict[str, Any]) -> Iterator[Item]:
 def _draft(
     where: str, record: dict[str, Any], not_shown: NotShown, beside: ExportFiles, projects: Mapping[str, str]
 ) -> ConversationDraft:
-    project = object_of(record.get("project"))
-    project_id = id_of(project.get("uuid")) or id_of(record.get("project_uuid"))
+    project = object_of(record, "project")
+    project_id = id_of(project, "uuid") or id_of(record, "project_uuid")
     draft = ConversationDraft(
         product="claude",
         where=where,
-        external_id=id_of(record.get("uuid")),
-        title=line_of(record.get("name")),
-        created_at=parse_time(record.get("created_at")),
-        last_at=parse_time(record.get("updated_at")),
-        project=line_of(project.get("name")) or projects.get(project_id) or None,
+        external_id=id_of(record, "uuid"),
+        title=line_of(record, "name"),
+        created_at=parse_time(record, "created_at"),
+        last_at=parse_time(record, "updated_at"),
+        project=line_of(project, "name") or projects.get(project_id) or None,
     )
-    messages = objects_of(record.get("chat_messages"))
-    is_tree = any(id_of(each.get("parent_message_uuid")) for each in messages)
+    messages = objects_of(record, "chat_messages")
+    is_tree = any(id_of(each, "parent_message_uuid") for each in messages)
     before = None
     for place, message in enumerate(messages):
-        node = id_of(message.get("uuid"))
+        node = id_of(message, "uuid")
         if not node or node in draft.parents:
             node = f"{node}#{place}"
-        named = id_of(message.get("parent_message_uuid"))
+        named = id_of(message, "parent_message_uuid")
         parent = (None if named in NO_PARENTS else named) if is_tree else before
-        draft.add(node, parent, parse_time(message.get("created_at")), _message(node, message, beside))
+        draft.add(node, parent, parse_time(message, "created_at"), _message(node, message, beside))
         for kind in _unknown_kinds(message):
             not_shown.note(kind, f"{where} {node}")
         before = node
@@ -245,15 +245,15 @@ def _newest(draft: ConversationDraft) -> str | None:
 
 
 def _message(node: str, message: dict[str, Any], beside: ExportFiles) -> ImportedMessage | str:
-    role = _ROLES.get(text_of(message.get("sender")))
+    role = _ROLES.get(text_of(message, "sender"))
     if role is None:
         return "neither of the person nor of Claude"
-    blocks = objects_of(message.get("content"))
+    blocks = objects_of(message, "content")
     text = _words(role, texts_of(blocks))
     # Beside blocks this repeats them, or says that a block is not supported.
-    text = text or _words(role, [text_of(message.get("text"))]) or _only_result(blocks)
-    attached = objects_of(message.get("attachments"))
-    names = tuple(line_of(each.get("file_name")) or UNNAMED for each in [*attached, *_files(message)])
+    text = text or _words(role, [text_of(message, "text")]) or _only_result(blocks)
+    attached = objects_of(message, "attachments")
+    names = tuple(line_of(each, "file_name") or UNNAMED for each in [*attached, *_files(message)])
     if not text and not names:
         return "empty"
     return ImportedMessage(
@@ -261,7 +261,7 @@ def _message(node: str, message: dict[str, Any], beside: ExportFiles) -> Importe
         parent=None,
         role=role,
         text=text,
-        at=parse_time(message.get("created_at")),
+        at=parse_time(message, "created_at"),
         attachments=names,
         files=(*_extracted(attached), *_stored(message, beside), *_documents(blocks)),
         tool_calls=calls_in(blocks),
@@ -271,16 +271,16 @@ def _message(node: str, message: dict[str, Any], beside: ExportFiles) -> Importe
 def _extracted(attached: list[dict[str, Any]]) -> Iterator[ImportedFile]:
     """The texts that were read from attached files, or pasted."""
     for each in attached:
-        if (text := text_of(each.get("extracted_content"))).strip():
-            name = line_of(each.get("file_name"))
+        if (text := text_of(each, "extracted_content")).strip():
+            name = line_of(each, "file_name")
             yield ImportedFile(name=name or PASTED, text=text, named_as=name or UNNAMED)
 
 
 def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
     """The files that lie in the export."""
     for each in _files(message):
-        id_ = id_of(each.get("file_uuid")) or id_of(each.get("uuid"))
-        if found := beside.find(id_, line_of(each.get("file_name"))):
+        id_ = id_of(each, "file_uuid") or id_of(each, "uuid")
+        if found := beside.find(id_, line_of(each, "file_name")):
             yield found
 
 
@@ -288,12 +288,12 @@ def _documents(blocks: list[dict[str, Any]]) -> Iterator[ImportedFile]:
     """The artifacts and files that an answer wrote, as they are at its end; a change of a part is a folded call."""
     found: dict[str, ImportedFile] = {}
     for block in blocks:
-        fields = object_of(block.get("input"))
-        name = line_of(fields.get("title")) or line_of(fields.get("path")).rpartition("/")[2]
-        text = text_of(fields.get("content")) or text_of(fields.get("file_text"))
+        fields = object_of(block, "input")
+        name = line_of(fields, "title") or line_of(fields, "path").rpartition("/")[2]
+        text = text_of(fields, "content") or text_of(fields, "file_text")
         if block.get("type") == "tool_use" and block.get("name") in ("artifacts", "create_file") and text.strip():
-            key = id_of(fields.get("id")) or line_of(fields.get("path")) or name
-            found[key] = written(name, text, text_of(fields.get("language")) or text_of(fields.get("type")))
+            key = id_of(fields, "id") or line_of(fields, "path") or name
+            found[key] = written(name, text, text_of(fields, "language") or text_of(fields, "type"))
     yield from found.values()
 
 
@@ -303,23 +303,23 @@ def _words(role: Role, texts: list[str]) -> str:
 
 def _only_result(blocks: list[dict[str, Any]]) -> str:
     """An answer without a text of its own: the documents that it wrote, or else what its tools returned."""
-    artifacts = (object_of(block.get("input")) for block in blocks if block.get("type") == "tool_use")
+    artifacts = (object_of(block, "input") for block in blocks if block.get("type") == "tool_use")
     written = joined(
-        joined([f"**{title}**" if (title := line_of(each.get("title"))) else "", text])
+        joined([f"**{title}**" if (title := line_of(each, "title")) else "", text])
         for each in artifacts
-        if (text := text_of(each.get("content")) or text_of(each.get("new_str")))
+        if (text := text_of(each, "content") or text_of(each, "new_str"))
     )
     results = (block.get("content") for block in blocks if block.get("type") == "tool_result")
     return written or joined(text for content in results for text in texts_of(content))
 
 
 def _unknown_kinds(message: dict[str, Any]) -> list[str]:
-    sender = line_of(message.get("sender"))
+    sender = line_of(message, "sender")
     return [*([] if sender in _ROLES else [f"sender {sender}"]), *unknown_kinds(message.get("content"))]
 
 
 def _files(message: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*objects_of(message.get("files")), *objects_of(message.get("files_v2"))]
+    return [*objects_of(message, "files"), *objects_of(message, "files_v2")]
 
 
 READER = ExportReader(

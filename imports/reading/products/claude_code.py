@@ -30,7 +30,7 @@ from imports.reading.session_tree import SessionTree, calls_in, message_of, text
 from imports.reading.sessions import Children, has_logs, logs, stem
 from imports.reading.times import parse_time
 from imports.reading.trees import hanging_together, nearest_visible, with_missing_links
-from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
 from recollect_cli.replies import asked, questions_in, replies_in_results
 
 PRODUCT = "claude-code"
@@ -160,20 +160,20 @@ def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) ->
 
 def _take_of_child(line: dict[str, Any], sessions: _Sessions, file_id: str) -> None:
     """What a subagent was asked and said: never the person's words."""
-    role, message, node = line.get("type"), object_of(line.get("message")), id_of(line.get("uuid"))
-    child = id_of(line.get("agentId")) or sessions.child_of.get(id_of(line.get("parentUuid")), node)
+    role, message, node = line.get("type"), object_of(line, "message"), id_of(line, "uuid")
+    child = id_of(line, "agentId") or sessions.child_of.get(id_of(line, "parentUuid"), node)
     sessions.child_of[node] = child
     asker: Role = "user" if role == "user" else "assistant"
     shown, _words = message_of(node, asker, message.get("content"), line.get("timestamp"), product=PRODUCT)
     if role in ("user", "assistant") and shown.text:
-        session = id_of(line.get("sessionId")) or file_id
+        session = id_of(line, "sessionId") or file_id
         sessions.children.add(session, f"{session}: {child}", [shown])
 
 
 def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
     """Whether the line is a node of the tree."""
-    session = id_of(line.get("sessionId")) or file_id
-    kind, where = line_of(line.get("type")), f"{name}:{number}"
+    session = id_of(line, "sessionId") or file_id
+    kind, where = line_of(line, "type"), f"{name}:{number}"
     if kind == "queue-operation":
         _take_queue(line, sessions.queued.setdefault(session, []), where)
         sessions.files.setdefault(session, name)
@@ -182,7 +182,7 @@ def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, fil
     if kind not in (*_KNOWN_KINDS, "user", "assistant"):
         sessions.not_shown.note(kind or "no kind", where)
     _take_title(line, kind, sessions, session)
-    node = id_of(line.get("uuid"))
+    node = id_of(line, "uuid")
     if not node and kind in ("user", "assistant"):
         node = f"{file_id}:{number}"
     if not node:
@@ -191,7 +191,7 @@ def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, fil
     if session not in known:
         known.append(session)
     sessions.files.setdefault(session, name)
-    sessions.folders[session] = sessions.folders.get(session) or line_of(line.get("cwd"))
+    sessions.folders[session] = sessions.folders.get(session) or line_of(line, "cwd")
     if node not in sessions.tree.parents:
         _add_node(line, node, where, sessions)
     elif sessions.tree.parents[node] is None:
@@ -203,16 +203,16 @@ def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, fil
 def _take_title_of_desktop(files: Files, name: str, sessions: _Sessions) -> None:
     for _number, record in records(files, name):
         fields = object_of(record)
-        if (session := id_of(fields.get("cliSessionId"))) and (title := line_of(fields.get("title"))):
+        if (session := id_of(fields, "cliSessionId")) and (title := line_of(fields, "title")):
             sessions.titles.setdefault(session, {})["custom-title"] = title
 
 
 def _take_title(line: dict[str, Any], kind: str, sessions: _Sessions, session: str) -> None:
     if kind in ("custom-title", "ai-title"):
-        title = line_of(line.get("customTitle" if kind == "custom-title" else "aiTitle"))
+        title = line_of(line, "customTitle" if kind == "custom-title" else "aiTitle")
         sessions.titles.setdefault(session, {})[kind] = title_without(title, PRODUCT)
     elif kind == "summary":
-        sessions.summaries[id_of(line.get("leafUuid"))] = title_without(line_of(line.get("summary")), PRODUCT)
+        sessions.summaries[id_of(line, "leafUuid")] = title_without(line_of(line, "summary"), PRODUCT)
 
 
 def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None:
@@ -221,7 +221,7 @@ def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None
             content = line.get("content")
             words = opened(texts_of(content), PRODUCT)
             if words.text:
-                queued.append(_Queued(text=words.text, at=parse_time(line.get("timestamp")), where=where))
+                queued.append(_Queued(text=words.text, at=parse_time(line, "timestamp"), where=where))
         case "dequeue" | "remove":
             # Sent: it stands in a message, or else here alone.
             for each in queued:
@@ -234,11 +234,11 @@ def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None
 
 
 def _parent_of(line: dict[str, Any]) -> str | None:
-    return id_of(line.get("parentUuid")) or id_of(line.get("logicalParentUuid")) or None
+    return id_of(line, "parentUuid") or id_of(line, "logicalParentUuid") or None
 
 
 def _add_node(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> None:
-    tree, at = sessions.tree, parse_time(line.get("timestamp"))
+    tree, at = sessions.tree, parse_time(line, "timestamp")
     shown = _shown(line, node, where, sessions)
     if isinstance(shown, ImportedMessage) and at and shown.text:
         first = sessions.seen.setdefault((shown.role, shown.text, at), node)
@@ -250,7 +250,7 @@ def _add_node(line: dict[str, Any], node: str, where: str, sessions: _Sessions) 
     tree.add(node, _parent_of(line), at, shown)
     if line.get("type") in ("user", "assistant"):
         sessions.spoken.add(sessions.same.get(node, node))
-        if calls := calls_in(object_of(line.get("message")).get("content")):
+        if calls := calls_in(value_at(line, "message", "content")):
             tree.calls[node] = calls
     elif not isinstance(shown, str):
         sessions.spoken.add(node)
@@ -258,8 +258,8 @@ def _add_node(line: dict[str, Any], node: str, where: str, sessions: _Sessions) 
 
 def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> ImportedMessage | str:
     """The message of a line, or the reason why it is hidden."""
-    role, message = line_of(line.get("type")), object_of(line.get("message"))
-    attachment = object_of(line.get("attachment"))
+    role, message = line_of(line, "type"), object_of(line, "message")
+    attachment = object_of(line, "attachment")
     if role == "attachment" and attachment.get("type") == "queued_command":
         role, message = "user", {"content": attachment.get("prompt")}
     elif role == "attachment" and (mentioned := _mentioned(attachment, sessions.export)):
@@ -293,14 +293,14 @@ def _asked(content: Any) -> str:
 
 def _mentioned(attachment: dict[str, Any], export: Files) -> tuple[ImportedFile, ...]:
     """The text of a file that the user named in a message, or its picture."""
-    content = object_of(attachment.get("content"))
-    file = object_of(content.get("file"))
-    name = (line_of(file.get("filePath")) or line_of(attachment.get("filename"))).replace("\\", "/").rpartition("/")[2]
+    content = object_of(attachment, "content")
+    file = object_of(content, "file")
+    name = (line_of(file, "filePath") or line_of(attachment, "filename")).replace("\\", "/").rpartition("/")[2]
     if attachment.get("type") != "file" or not name:
         return ()
-    if (text := text_of(file.get("content"))).strip():
+    if (text := text_of(file, "content")).strip():
         return (ImportedFile(name=name, text=text),)
-    found = from_base64(export, text_of(file.get("base64")), line_of(file.get("type")), name)
+    found = from_base64(export, text_of(file, "base64"), line_of(file, "type"), name)
     return (found,) if found else ()
 
 
@@ -324,7 +324,7 @@ def _hidden(node: str, shown: ImportedMessage, words: OpenedText, content: Any, 
         sessions.not_shown.prompts += 1
     if words.is_prompt or words.is_changed:
         return "the program's own words"
-    kinds = [line_of(object_of(block).get("type")) for block in list_of(content)]
+    kinds = [line_of(block, "type") for block in list_of(content)]
     return next(filter(None, kinds), "empty").replace("_", " ")
 
 

@@ -18,7 +18,7 @@ from imports.reading.session_tree import message_of, unknown_kinds
 from imports.reading.sessions import NO_PARENT, Children, has_logs, logs, stem
 from imports.reading.times import parse_time
 from imports.reading.trees import branches, newest_leaf, with_inferred_times
-from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
+from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of, value_at
 from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "codex"
@@ -75,12 +75,12 @@ class _Rollout:
     def parent(self) -> str | None:
         """The session for which a subagent worked; empty if that is not said, None if this is no subagent's."""
         source = self.header.get("source")
-        child = object_of(source).get("subagent") or object_of(source).get("subAgent")
+        child = value_at(source, "subagent") or value_at(source, "subAgent")
         if child is None and source != "subagent" and self.header.get("thread_source") not in ("subagent", "review"):
             return None
         about = object_of(next(iter(object_of(child).values()), None))
         named = about.get("parent_thread_id") or about.get("parentThreadId") or self.header.get("parent_thread_id")
-        return id_of(named) or id_of(self.header.get("forked_from_id"))
+        return id_of(named) or id_of(self.header, "forked_from_id")
 
 
 def _recognises(files: Files) -> int:
@@ -160,9 +160,9 @@ def _children(files: Files, chosen: dict[str, str]) -> _Children:
 
 def _session_before(heads: dict[str, _Rollout], children: list[str], header: dict[str, Any]) -> str:
     """The session in the same folder that began last before: a review does not name its own."""
-    began = text_of(header.get("timestamp"))
+    began = text_of(header, "timestamp")
     found = [
-        (text_of(head.header.get("timestamp")), session)
+        (text_of(head.header, "timestamp"), session)
         for session, head in heads.items()
         if session not in children and head.header.get("cwd") == header.get("cwd")
     ]
@@ -178,14 +178,14 @@ def _session(
     children: _Children,
 ) -> Iterator[ImportedConversation | Skipped]:
     yield from rollout.broken
-    session = id_of(rollout.header.get("id")) or _id_of(name)
+    session = id_of(rollout.header, "id") or _id_of(name)
     messages = _own_messages(files, chosen, rollout)
     if not messages:
         yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=session)
         return
     found = _ROLLOUT.match(name)
     started = "{day}T{hour}:{minute}:{second}".format(**found.groupdict()) if found else None
-    created_at = parse_time(rollout.header.get("timestamp")) or parse_time(started)
+    created_at = parse_time(rollout.header, "timestamp") or parse_time(started)
     parents, leaf = _linked(messages, rollout)
     visible = {message.id: message for message in messages}
     is_taken_back = leaf is None
@@ -195,10 +195,10 @@ def _session(
     below = Children()
     for each in children.of_parent.pop(_id_of(name), []):
         child = _rollout(files, each, _Rollout())
-        source = object_of(child.header.get("source"))
+        source = object_of(child.header, "source")
         kind = "review" if "review" in (source.get("subagent"), child.header.get("thread_source")) else "subagent"
-        about = object_of(next(iter(object_of(source.get("subagent")).values()), None))
-        named = f"{kind} {line_of(about.get('agent_nickname')) or line_of(about.get('agent_role'))}"
+        about = object_of(next(iter(object_of(source, "subagent").values()), None))
+        named = f"{kind} {line_of(about, 'agent_nickname') or line_of(about, 'agent_role')}"
         below.add("", each, _own_messages(files, chosen, child), name=named[:100].strip())
     yield ImportedConversation(
         product=PRODUCT,
@@ -208,7 +208,7 @@ def _session(
         last_at=max((message.at for message in current if message.at), default=created_at),
         is_archived="archived_sessions" in name.split("/"),
         is_deleted=is_taken_back,
-        project=_repository(rollout.header) or line_of(rollout.header.get("cwd")) or None,
+        project=_repository(rollout.header) or line_of(rollout.header, "cwd") or None,
         messages=below.folded(current, ""),
         other_branches=others,
         skipped=tuple(rollout.skipped),
@@ -218,7 +218,7 @@ def _session(
 def _own_messages(files: Files, chosen: dict[str, str], rollout: _Rollout) -> list[ImportedMessage]:
     """Without those that a fork repeats."""
     messages = rollout.messages
-    if parent := chosen.get(id_of(rollout.header.get("forked_from_id"))):
+    if parent := chosen.get(id_of(rollout.header, "forked_from_id")):
         messages = messages[_repeated(messages, _rollout(files, parent, _Rollout()).messages) :]
     return messages
 
@@ -241,7 +241,7 @@ def _linked(messages: list[ImportedMessage], rollout: _Rollout) -> tuple[dict[st
 
 
 def _repository(header: dict[str, Any]) -> str:
-    return line_of(object_of(header.get("git")).get("repository_url"))
+    return line_of(header, "git", "repository_url")
 
 
 def _repeated(messages: list[ImportedMessage], parent: list[ImportedMessage]) -> int:
@@ -285,11 +285,11 @@ def _letters(text: str) -> str:
 
 
 def _take(line: dict[str, Any], number: int, rollout: _Rollout) -> None:
-    kind, payload = line.get("type"), object_of(line.get("payload"))
+    kind, payload = line.get("type"), object_of(line, "payload")
     if _take_header(line, number, rollout):
         return
     if kind == "turn_context":
-        rollout.model = line_of(payload.get("model")) or rollout.model
+        rollout.model = line_of(payload, "model") or rollout.model
     elif kind == "response_item":
         _take_item(payload, number, line.get("timestamp"), rollout)
     elif kind == "event_msg":
@@ -305,7 +305,7 @@ def _take_header(line: dict[str, Any], number: int, rollout: _Rollout) -> bool:
     if line.get("type") != "session_meta" and not (number == 1 and line.get("type") is None):
         return False
     # A fork repeats the header of its parent after its own. Before summer 2025 lines had no envelope.
-    rollout.header = rollout.header or object_of(line.get("payload")) or line
+    rollout.header = rollout.header or object_of(line, "payload") or line
     return True
 
 
@@ -337,10 +337,10 @@ def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) ->
         case "function_call" | "custom_tool_call":
             _take_call(item, number, at, rollout)
         case "function_call_output" | "custom_tool_call_output":
-            questions = rollout.questions.get(id_of(item.get("call_id")), [])
+            questions = rollout.questions.get(id_of(item, "call_id"), [])
             _take_from_call(answers_in_output(questions, item.get("output")), "user", number, at, rollout)
         case "reasoning":
-            summary = "\n\n".join(text_of(part.get("text")) for part in objects_of(item.get("summary")))
+            summary = "\n\n".join(text_of(part, "text") for part in objects_of(item, "summary"))
             rollout.calls.extend([{"name": "thinking", "summary": summary}] if summary.strip() else [])
         case "agent_message" if rollout.parent is not None:
             _take_message({**item, "role": "user"}, number, at, rollout)
@@ -352,8 +352,8 @@ def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) ->
 
 def _take_call(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
     arguments = item.get("arguments", item.get("input"))
-    rollout.calls.append({"name": line_of(item.get("name")), "input": _short(arguments)})
-    questions = rollout.questions[id_of(item.get("call_id"))] = questions_in(item.get("name"), arguments)
+    rollout.calls.append({"name": line_of(item, "name"), "input": _short(arguments)})
+    questions = rollout.questions[id_of(item, "call_id")] = questions_in(item.get("name"), arguments)
     _take_from_call(asked(questions), "assistant", number, at, rollout)
 
 
@@ -370,7 +370,7 @@ def _short(arguments: Any) -> str:
 
 
 def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
-    role = line_of(item.get("role"))
+    role = line_of(item, "role")
     if role not in ("user", "assistant"):
         rollout.skipped.append(SkippedMessage(line=number, why=f"role {role}"))
         if role not in _KNOWN_ROLES:

@@ -14,7 +14,7 @@ from imports.reading.json_lines import json_lines
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import calls_in, message_of, texts_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs, stem
-from imports.reading.values import object_of
+from imports.reading.values import object_of, value_at
 
 PRODUCT = "cursor"
 _TRANSCRIPT = re.compile(r"(?=.*\.jsonl\Z)(?:.*/)?agent-transcripts/")
@@ -30,7 +30,7 @@ def _recognises(files: Files) -> int:
 
 
 def _is_of_cursor(line: dict[str, Any]) -> bool:
-    is_message = line.get("role") in ("user", "assistant") and "content" in object_of(line.get("message"))
+    is_message = line.get("role") in ("user", "assistant") and "content" in object_of(line, "message")
     return is_message and not line.keys() & {"type", "uuid", "sessionId"}
 
 
@@ -56,7 +56,7 @@ def _read(files: Files) -> Items:
 
 
 def _take(line: dict[str, Any], number: int, draft: ConversationDraft, not_shown: NotShown) -> None:
-    content, role = object_of(line.get("message")).get("content"), line.get("role")
+    content, role = value_at(line, "message", "content"), line.get("role")
     node, above = str(number), next(reversed(draft.parents), None)
     if role not in ("user", "assistant"):
         draft.add(node, above, None, "no message")

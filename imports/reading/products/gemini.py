@@ -19,7 +19,7 @@ from imports.reading.items import ImportedConversation, ImportedMessage, Item, I
 from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records, streamed
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
-from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, stable_id, text_of
+from imports.reading.values import first_of, id_of, joined, line_of, list_of, object_of, objects_of, stable_id, text_of
 from intake.attachments.reading.html_text import html_to_text
 
 PRODUCT = "gemini"
@@ -87,7 +87,7 @@ def _read(files: Files) -> Items:
             yield found
         else:
             exchanges.append(found)
-            zones[line_of(object_of(record).get("unknown_zone"))] += 1
+            zones[line_of(record, "unknown_zone")] += 1
     asked = []
     for each in _prompts(exchanges):
         if isinstance(each, Skipped):
@@ -129,16 +129,14 @@ def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
 def _exchange(where: str, record: Any) -> _Exchange | Skipped:
     if not isinstance(record, dict):
         return Skipped(where=where, reason=_("not an entry of the activity list"))
-    if not _HEADER.search(text_of(record.get("header"))):
+    if not _HEADER.search(text_of(record, "header")):
         return Skipped(where=where, reason=_("an entry of another product"))
-    at = parse_time(record.get("time"))
+    at = parse_time(record, "time")
     if at is None:
         return Skipped(where=where, reason=_("it has no usable time"))
-    title = text_of(record.get("title")).strip()
-    answer = "\n\n".join(
-        html_to_text(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))
-    ).strip()
-    verb = _VERB.match(title) or (_AI_MODE.search(text_of(record.get("header"))) and _SEARCHED.match(title))
+    title = text_of(record, "title").strip()
+    answer = "\n\n".join(html_to_text(text_of(each, "html")) for each in objects_of(record, "safeHtmlItem")).strip()
+    verb = _VERB.match(title) or (_AI_MODE.search(text_of(record, "header")) and _SEARCHED.match(title))
     if not verb and _NOT_A_PROMPT.match(title):
         return Skipped(where=where, reason=_("not a prompt"))
     question = title[verb.end() :] if verb else title
@@ -162,19 +160,17 @@ def _of_workspace(where: str, value: Any, not_shown: NotShown) -> Iterator[Item]
     draft = ConversationDraft(
         product=PRODUCT,
         where=where,
-        external_id=id_of(record.get("conversation_id")) or where.rpartition("/")[2].partition(".")[0],
-        title=line_of(record.get("title")),
-        created_at=parse_time(record.get("creation_time")),
-        last_at=parse_time(record.get("last_modification_time")),
+        external_id=id_of(record, "conversation_id") or where.rpartition("/")[2].partition(".")[0],
+        title=line_of(record, "title"),
+        created_at=parse_time(record, "creation_time"),
+        last_at=parse_time(record, "last_modification_time"),
     )
-    for place, turn in enumerate(objects_of(record.get("conversation_turns"))):
-        asked, answered = object_of(turn.get("user_turn")), object_of(turn.get("system_turn"))
+    for place, turn in enumerate(objects_of(record, "conversation_turns")):
+        asked, answered = object_of(turn, "user_turn"), object_of(turn, "system_turn")
         fields, role = (asked, "user") if "user_turn" in turn else (answered, "assistant")
-        texts = [text_of(fields.get("prompt")), *(text_of(each.get("data")) for each in objects_of(fields.get("text")))]
-        names = [
-            line_of(each.get("name")) or line_of(each.get("title")) for each in objects_of(fields.get("attachments"))
-        ]
-        node, at = f"turn-{id_of(fields.get('turn_index')) or place}", parse_time(fields.get("turn_last_modified"))
+        texts = [text_of(fields, "prompt"), *(text_of(each, "data") for each in objects_of(fields, "text"))]
+        names = [first_of(each, "name", "title") for each in objects_of(fields, "attachments")]
+        node, at = f"turn-{id_of(fields, 'turn_index') or place}", parse_time(fields, "turn_last_modified")
         message = ImportedMessage(
             id=node,
             parent=None,
@@ -216,8 +212,8 @@ def _foreign_verb(title: str) -> str:
 
 def _attachments(record: dict[str, Any]) -> tuple[str, ...]:
     """Names of files; where the list only counts them, its line."""
-    subtitles = objects_of(record.get("subtitles"))
-    listed = [line_of(each.get("url")) or line_of(each.get("name")).lstrip("- \xa0") for each in subtitles]
+    subtitles = objects_of(record, "subtitles")
+    listed = [line_of(each, "url") or line_of(each, "name").lstrip("- \xa0") for each in subtitles]
     images = record.get("imageFile")
     named = [line_of(each) for each in (list_of(images) or [images])]
     names = [name for name in dict.fromkeys([*listed, *named]) if name]

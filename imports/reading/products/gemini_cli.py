@@ -54,15 +54,15 @@ class _Session:
             target = id_of(record["$rewindTo"])
             del self.path[self.path.index(target) if target in self.path else 0 :]
         elif "type" in record:
-            node = id_of(record.get("id")) or f"line-{number}"
+            node = id_of(record, "id") or f"line-{number}"
             if node not in self.records:
                 self.parents[node] = self.path[-1] if self.path else None
                 self.path.append(node)
             self.records[node] = record
         else:
-            changed = object_of(record.get("$set")) or record
+            changed = object_of(record, "$set") or record
             self.head |= {name: value for name, value in changed.items() if name != "messages"}
-            for place, each in enumerate(objects_of(changed.get("messages"))):
+            for place, each in enumerate(objects_of(changed, "messages")):
                 self.take({"type": "", **each}, place)
 
 
@@ -83,7 +83,7 @@ def _read(files: Files) -> Items:
         if not isinstance(item, ImportedConversation):
             yield item
         elif session.head.get("kind") == "subagent":
-            parent = id_of(session.head.get("parentSessionId")) or name.rpartition("/")[0].rpartition("/")[2]
+            parent = id_of(session.head, "parentSessionId") or name.rpartition("/")[0].rpartition("/")[2]
             children.add(parent, name, item.messages)
         else:
             is_taken_back = {message.id for message in item.messages}.isdisjoint(session.path)
@@ -105,10 +105,10 @@ def _draft(files: Files, name: str, session: _Session, not_shown: NotShown) -> C
     draft = ConversationDraft(
         product=PRODUCT,
         where=name,
-        external_id=id_of(head.get("sessionId")),
-        title=line_of(head.get("summary")),
-        created_at=parse_time(head.get("startTime")),
-        last_at=parse_time(head.get("lastUpdated")),
+        external_id=id_of(head, "sessionId"),
+        title=line_of(head, "summary"),
+        created_at=parse_time(head, "startTime"),
+        last_at=parse_time(head, "lastUpdated"),
         project=_project(files, name),
         parents=dict(session.parents),
         leaf=session.path[-1] if session.path else None,
@@ -119,17 +119,17 @@ def _draft(files: Files, name: str, session: _Session, not_shown: NotShown) -> C
         above = ends.get(session.parents[node])
         for message in _messages(node, record, name, not_shown):
             shown = message if message.text or message.attachments else "no text"
-            draft.add(message.id, above, parse_time(record.get("timestamp")), shown)
+            draft.add(message.id, above, parse_time(record, "timestamp"), shown)
             above = ends[node] = message.id
         if node not in draft.parents or node not in draft.times:
-            draft.add(node, above, parse_time(record.get("timestamp")), line_of(record.get("type")) or "unknown")
+            draft.add(node, above, parse_time(record, "timestamp"), line_of(record, "type") or "unknown")
     draft.leaf = ends.get(draft.leaf)
     return draft
 
 
 def _messages(node: str, record: dict[str, Any], name: str, not_shown: NotShown) -> Iterator[ImportedMessage]:
     """The message of a record; of an answer that asks the person, their reply too."""
-    kind = line_of(record.get("type"))
+    kind = line_of(record, "type")
     if kind not in _KNOWN_TYPES:
         not_shown.note(kind or "no kind", f"{name}: {node}")
     if kind not in _ROLES:
@@ -139,7 +139,7 @@ def _messages(node: str, record: dict[str, Any], name: str, not_shown: NotShown)
     content = [content] if isinstance(content, dict) else content
     for unknown in unknown_kinds([{"type": "text", **part} for part in objects_of(content)]):
         not_shown.note(unknown, f"{name}: {node}")
-    calls = objects_of(record.get("toolCalls"))
+    calls = objects_of(record, "toolCalls")
     questions = [each for call in calls for each in questions_in(call.get("name"), call.get("args"))]
     if questions:
         parts = [content] if isinstance(content, str) else list(content or [])
@@ -156,18 +156,16 @@ def _messages(node: str, record: dict[str, Any], name: str, not_shown: NotShown)
 
 
 def _calls(record: dict[str, Any], calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for thought in objects_of(record.get("thoughts")):
-        texts = (text_of(thought.get("subject")), text_of(thought.get("description")))
+    for thought in objects_of(record, "thoughts"):
+        texts = (text_of(thought, "subject"), text_of(thought, "description"))
         yield {"name": "thinking", "summary": "\n\n".join(filter(None, texts))}
     for call in calls:
-        yield {"name": line_of(call.get("name")), "input": compact(call.get("args"))}
+        yield {"name": line_of(call, "name"), "input": compact(call.get("args"))}
 
 
 def _reply(call: dict[str, Any]) -> str:
     questions = questions_in(call.get("name"), call.get("args"))
-    results = [
-        object_of(object_of(each.get("functionResponse")).get("response")) for each in objects_of(call.get("result"))
-    ]
+    results = [object_of(each, "functionResponse", "response") for each in objects_of(call, "result")]
     return next(filter(None, (answers_in_output(questions, each) for each in results if questions)), "")
 
 

@@ -28,25 +28,25 @@ def _read(files: Files) -> Items:
 
 
 def _conversation(beside: ExportFiles, where: str, value: Any, not_shown: NotShown) -> Iterator[Item]:
-    record, about = object_of(value), object_of(object_of(value).get("conversation"))
+    record, about = object_of(value), object_of(value, "conversation")
     if "responses" not in record:
         # A project, a task, a picture that was made.
-        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("id")) or None)
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record, "id") or None)
         return
     draft = ConversationDraft(
         product="grok",
         where=where,
-        external_id=id_of(about.get("id")),
-        title=line_of(about.get("title")),
+        external_id=id_of(about, "id"),
+        title=line_of(about, "title"),
         created_at=_time(about.get("create_time")),
         last_at=_time(about.get("modify_time")),
-        leaf=id_of(about.get("leaf_response_id")) or None,
+        leaf=id_of(about, "leaf_response_id") or None,
     )
     for place, each in enumerate(objects_of(record["responses"])):
-        response = object_of(each.get("response")) or each
-        node = id_of(response.get("_id")) or id_of(response.get("id")) or f"response-{place}"
-        sender = line_of(response.get("sender")).lower()
-        parent, at = id_of(response.get("parent_response_id")) or None, _time(response.get("create_time"))
+        response = object_of(each, "response") or each
+        node = id_of(response, "_id") or id_of(response, "id") or f"response-{place}"
+        sender = line_of(response, "sender").lower()
+        parent, at = id_of(response, "parent_response_id") or None, _time(response.get("create_time"))
         role = _ROLES.get(sender)
         draft.add(node, parent, at, _message(node, response, role, beside) if role else f"sender {sender}")
         if role is None:
@@ -55,10 +55,10 @@ def _conversation(beside: ExportFiles, where: str, value: Any, not_shown: NotSho
 
 
 def _message(node: str, response: dict[str, Any], role: Role, beside: ExportFiles) -> ImportedMessage | str:
-    text = _CARD.sub("", text_of(response.get("message"))).strip()
-    attached = [id_of(each) or id_of(object_of(each).get("id")) for each in list_of(response.get("file_attachments"))]
+    text = _CARD.sub("", text_of(response, "message")).strip()
+    attached = [id_of(each) or id_of(each, "id") for each in list_of(response, "file_attachments")]
     found = [file for id_ in attached if id_ and (file := beside.find(id_))]
-    thoughts = text_of(response.get("thinking_trace")).strip()
+    thoughts = text_of(response, "thinking_trace").strip()
     calls = [{"name": "thinking", "summary": thoughts}] if thoughts else []
     at = _time(response.get("create_time"))
     return said(node, role, text, at, model=response.get("model"), names=attached, files=found, calls=calls)

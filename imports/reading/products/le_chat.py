@@ -27,9 +27,9 @@ def _read(files: Files) -> Items:
         try:
             for where, value in records(files, name):
                 message = object_of(value)
-                chat = id_of(message.get("chatId"))
+                chat = id_of(message, "chatId")
                 draft = chats.setdefault(chat, ConversationDraft(product="le-chat", where=where, external_id=chat))
-                _add(draft, message, f"{where} {id_of(message.get('id'))}", not_shown, beside)
+                _add(draft, message, f"{where} {id_of(message, 'id')}", not_shown, beside)
         except BrokenJSON as error:
             broken = broken_off(name, error)
         for draft in chats.values():
@@ -43,40 +43,40 @@ def _read(files: Files) -> Items:
 def _add(
     draft: ConversationDraft, message: dict[str, Any], where: str, not_shown: NotShown, beside: ExportFiles
 ) -> None:
-    node = id_of(message.get("id")) or f"message-{len(draft.parents)}"
+    node = id_of(message, "id") or f"message-{len(draft.parents)}"
     node = f"{node}#{len(draft.parents)}" if node in draft.parents else node
     before = next(reversed(draft.parents), None)
     # A further version of an answer follows the same question.
     if before and message.get("version") and getattr(draft.visible.get(before), "role", "") == message.get("role"):
         before = draft.parents[before]
-    at, role = parse_time(message.get("createdAt")), _ROLES.get(line_of(message.get("role")))
-    named = id_of(message.get("parentId")) or before
+    at, role = parse_time(message, "createdAt"), _ROLES.get(line_of(message, "role"))
+    named = id_of(message, "parentId") or before
     if role is None:
-        not_shown.note(f"role {line_of(message.get('role'))}", where)
+        not_shown.note(f"role {line_of(message, 'role')}", where)
         draft.add(node, named, at, "role")
         return
     chunks = message.get("contentChunks")
     # Chunks are cut anywhere, also in the middle of a word.
-    text = text_of(message.get("content")).strip() or "".join(texts_of(chunks)).strip()
-    names = tuple(line_of(each.get("name")) or "file" for each in objects_of(message.get("files")))
+    text = text_of(message, "content").strip() or "".join(texts_of(chunks)).strip()
+    names = tuple(line_of(each, "name") or "file" for each in objects_of(message, "files"))
     canvases = (
-        written(line_of(each.get("title")), content, text_of(each.get("type")))
-        for each in objects_of(message.get("canvas"))
-        if (content := text_of(each.get("content"))).strip()
+        written(line_of(each, "title"), content, text_of(each, "type"))
+        for each in objects_of(message, "canvas")
+        if (content := text_of(each, "content")).strip()
     )
     files = (*_stored(message, beside), *canvases)
     for kind in unknown_kinds(chunks):
         if kind not in _KNOWN_CHUNKS:
             not_shown.note(kind, where)
-    quotes = joined(f"> {text_of(each.get('text')) or text_of(each)}" for each in objects_of(message.get("quotes")))
+    quotes = joined(f"> {text_of(each, 'text') or text_of(each)}" for each in objects_of(message, "quotes"))
     if text or names or files:
         text = joined([quotes, text])
     draft.add(node, named, at, said(node, role, text, at, model=message.get("model"), names=names, files=files))
 
 
 def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
-    for each in objects_of(message.get("files")):
-        if found := beside.find(id_of(each.get("id")), line_of(each.get("name"))):
+    for each in objects_of(message, "files"):
+        if found := beside.find(id_of(each, "id"), line_of(each, "name")):
             yield found
 
 

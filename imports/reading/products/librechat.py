@@ -12,7 +12,7 @@ from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import said, texts_of, unknown_kinds
 from imports.reading.times import parse_time
-from imports.reading.values import compact, id_of, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
 
 _SHAPES = (
     {"conversationId", "messages.messageId"},
@@ -32,25 +32,25 @@ def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item
     if isinstance(messages, list):
         yield _draft(where, fields, messages, not_shown).finished()
     else:
-        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("conversationId")) or None)
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields, "conversationId") or None)
 
 
 def _draft(where: str, record: dict[str, Any], messages: list[Any], not_shown: NotShown) -> ConversationDraft:
     draft = ConversationDraft(
         product="librechat",
         where=where,
-        external_id=id_of(record.get("conversationId")),
-        title=line_of(record.get("title")),
-        created_at=parse_time(record.get("createdAt")),
-        last_at=parse_time(record.get("updatedAt")),
+        external_id=id_of(record, "conversationId"),
+        title=line_of(record, "title"),
+        created_at=parse_time(record, "createdAt"),
+        last_at=parse_time(record, "updatedAt"),
         is_archived=record.get("isArchived") is True,
     )
     nested = any("children" in each for each in objects_of(messages))
-    model = text_of(object_of(record.get("options")).get("model"))
+    model = text_of(record, "options", "model")
     last_children: dict[str | None, str] = {}
     for known, parent, message in _walk(messages):
         node = known if known and known not in draft.parents else f"{known}#{len(draft.parents)}"
-        draft.add(node, parent, parse_time(message.get("createdAt")), _message(node, message, model))
+        draft.add(node, parent, parse_time(message, "createdAt"), _message(node, message, model))
         last_children[parent] = node
         for kind in unknown_kinds(message.get("content")):
             if kind not in _KNOWN_PARTS:
@@ -65,10 +65,10 @@ def _walk(messages: list[Any]) -> Iterator[tuple[str, str | None, dict[str, Any]
     waiting: list[tuple[dict[str, Any], str | None]] = [(each, None) for each in reversed(objects_of(messages))]
     while waiting:
         message, above = waiting.pop()
-        node = id_of(message.get("messageId"))
-        named = id_of(message.get("parentMessageId"))
+        node = id_of(message, "messageId")
+        named = id_of(message, "parentMessageId")
         yield node, above or (None if named in NO_PARENTS else named), message
-        children = objects_of(list_of(message.get("children")))
+        children = objects_of(message, "children")
         waiting.extend((child, node or above) for child in reversed(children))
 
 
@@ -86,23 +86,23 @@ def _last_leaf(last_children: dict[str | None, str]) -> str | None:
 def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage | str:
     if message.get("error") is True:
         return "error"
-    is_user = message.get("isCreatedByUser") is True or text_of(message.get("sender")) == "User"
-    parts = objects_of(message.get("content"))
-    texts = [text_of(message.get("text"))]
+    is_user = message.get("isCreatedByUser") is True or text_of(message, "sender") == "User"
+    parts = objects_of(message, "content")
+    texts = [text_of(message, "text")]
     texts = texts if texts[0].strip() else texts_of(parts)
     text = opened(texts, "librechat", is_answer=not is_user).text
-    files = objects_of(message.get("files"))
+    files = objects_of(message, "files")
     return said(
         node,
         "user" if is_user else "assistant",
         text,
-        parse_time(message.get("createdAt")),
-        model=text_of(message.get("model")) or model,
-        names=[line_of(each.get("filename")) or "file" for each in files],
+        parse_time(message, "createdAt"),
+        model=text_of(message, "model") or model,
+        names=[line_of(each, "filename") or "file" for each in files],
         files=[
-            ImportedFile(name=line_of(each.get("filename")) or "file", text=attached)
+            ImportedFile(name=line_of(each, "filename") or "file", text=attached)
             for each in files
-            if (attached := text_of(each.get("text"))).strip()
+            if (attached := text_of(each, "text")).strip()
         ],
         calls=_calls(parts),
     )
@@ -111,8 +111,8 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
 def _calls(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for part in parts:
         if part.get("type") == "tool_call":
-            call = object_of(part.get("tool_call"))
-            yield {"name": line_of(call.get("name")) or "tool", "input": compact(call.get("args"))}
+            call = object_of(part, "tool_call")
+            yield {"name": line_of(call, "name") or "tool", "input": compact(call.get("args"))}
 
 
 READER = ExportReader(

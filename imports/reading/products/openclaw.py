@@ -29,7 +29,7 @@ from imports.reading.session_tree import SessionTree, calls_in, message_of, unkn
 from imports.reading.sessions import Children, has_logs, logs, stem
 from imports.reading.times import parse_time
 from imports.reading.trees import nearest_visible, with_missing_links
-from imports.reading.values import id_of, line_of, object_of, text_of
+from imports.reading.values import first_of, id_of, line_of, object_of, text_of, value_at
 
 PRODUCT = "openclaw"
 _SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/[^/]+\.jsonl(?:\.(?:reset|deleted)\..*)?\Z")
@@ -54,7 +54,7 @@ def _recognises(files: Files) -> int:
 
 def _is_of_openclaw(line: dict[str, Any]) -> bool:
     if line.get("type") == "message":
-        return "parentId" in line and "role" in object_of(line.get("message"))
+        return "parentId" in line and "role" in object_of(line, "message")
     return line.get("type") == "session" and "id" in line and "sessionId" not in line
 
 
@@ -128,10 +128,10 @@ def _of_database(files: Files, name: str, reading: "_Reading") -> Items:
             if "session_nodes" in known:
                 for row in all_of(database, "SELECT * FROM session_nodes"):
                     entry = {"displayName": row.get("display_name"), **object_of(_parsed(row.get("entry_json")))}
-                    reading.know(text_of(row.get("session_key")), id_of(row.get("current_session_id")), entry)
+                    reading.know(text_of(row, "session_key"), id_of(row, "current_session_id"), entry)
             if "session_windows" in known:
                 for row in all_of(database, "SELECT * FROM session_windows"):
-                    reading.keys.setdefault(id_of(row.get("session_id")), text_of(row.get("session_key")))
+                    reading.keys.setdefault(id_of(row, "session_id"), text_of(row, "session_key"))
             if "transcript_events" not in known:
                 yield Skipped(where=name, reason=_("nothing was said in this session"))
                 return
@@ -158,7 +158,7 @@ def _read_index(files: Files, reading: "_Reading") -> None:
         except UnreadableExport:
             continue  # Titles are made from the first words instead.
         for key, entry in object_of(index).items():
-            reading.know(key, id_of(object_of(entry).get("sessionId")), object_of(entry))
+            reading.know(key, id_of(entry, "sessionId"), object_of(entry))
 
 
 @dataclass(kw_only=True)
@@ -176,9 +176,9 @@ class _Reading:
 
     def know(self, key: str, session: str, entry: dict[str, Any]) -> None:
         self.keys[session], self.sessions[key] = key, session
-        if title := title_without(line_of(entry.get("displayName")) or line_of(entry.get("label")), PRODUCT):
+        if title := title_without(first_of(entry, "displayName", "label"), PRODUCT):
             self.titles[key] = title
-        if parent := text_of(entry.get("spawnedBy")):
+        if parent := text_of(entry, "spawnedBy"):
             self.spawned_by[key] = parent
 
     def is_child(self, session: str) -> bool:
@@ -230,10 +230,10 @@ def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
         elif line.get("type") == "session":
             header = header or line
         else:
-            leaf = _take(line, found, id_of(line.get("id")) or f"line-{number}", f"{source.name}:{number}")
+            leaf = _take(line, found, id_of(line, "id") or f"line-{number}", f"{source.name}:{number}")
     also = _add_rotated(found, source, reading)
     _hide_silent_turns(found)
-    session = id_of(header.get("id")) or source.id
+    session = id_of(header, "id") or source.id
     for node, message in list(tree.visible.items()):
         if reading.seen.get(node) == message:
             tree.hide(node, "repeated from another session")
@@ -245,7 +245,7 @@ def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
         return
     tree.parents = with_missing_links(tree.parents, tree.times)
     first, last = tree.span()
-    created_at = parse_time(header.get("timestamp")) or first
+    created_at = parse_time(header, "timestamp") or first
     current, others = tree.branches(leaf, created_at)
     if reading.is_child(session):
         reading.children.add(reading.parent_of(session), source.name, current)
@@ -260,7 +260,7 @@ def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
         created_at=created_at,
         last_at=last or created_at,
         is_deleted=is_deleted,
-        project=line_of(header.get("cwd")) or None,
+        project=line_of(header, "cwd") or None,
         messages=reading.children.folded(current, session),
         other_branches=others,
         skipped=tuple(tree.skipped.values()),
@@ -271,7 +271,7 @@ def _add_rotated(found: _Session, source: _Source, reading: _Reading) -> list[st
     """Adds the lines of copies of this session that it lacks; returns the copies' ids."""
     also = []
     for name, lines in list(reading.rotated.items()):
-        rows = [(id_of(line.get("id")), number, line) for number, line in lines if isinstance(line, dict)]
+        rows = [(id_of(line, "id"), number, line) for number, line in lines if isinstance(line, dict)]
         if found.tree.parents.keys().isdisjoint(node for node, _number, _line in rows if node):
             continue
         del reading.rotated[name]
@@ -283,19 +283,19 @@ def _add_rotated(found: _Session, source: _Source, reading: _Reading) -> list[st
 
 
 def _take(line: dict[str, Any], found: _Session, node: str, where: str) -> str:
-    tree, at = found.tree, parse_time(line.get("timestamp"))
+    tree, at = found.tree, parse_time(line, "timestamp")
     tree.hide(node, "repeated")
-    tree.add(node, id_of(line.get("parentId")) or None, at, _shown(line, node, where, found))
-    if line.get("type") == "leaf" and (target := id_of(line.get("targetId")) or id_of(line.get("leafId"))):
+    tree.add(node, id_of(line, "parentId") or None, at, _shown(line, node, where, found))
+    if line.get("type") == "leaf" and (target := id_of(line, "targetId") or id_of(line, "leafId")):
         return target
-    if calls := calls_in(object_of(line.get("message")).get("content")):
+    if calls := calls_in(value_at(line, "message", "content")):
         tree.calls[node] = calls
     return node
 
 
 def _shown(line: dict[str, Any], node: str, where: str, found: _Session) -> ImportedMessage | str:
-    kind, message = line_of(line.get("type")), object_of(line.get("message"))
-    role = line_of(message.get("role"))
+    kind, message = line_of(line, "type"), object_of(line, "message")
+    role = line_of(message, "role")
     if kind not in _KNOWN_KINDS or (kind == "message" and role not in _KNOWN_ROLES):
         found.not_shown.note(role if kind == "message" else kind or "no kind", where)
     if kind != "message":

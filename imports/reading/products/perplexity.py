@@ -12,7 +12,7 @@ from imports.reading.items import ImportedMessage, Item, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
 from imports.reading.times import first_time, parse_time
-from imports.reading.values import first_of, joined, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import first_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
 
 _TIMES = ("timestamp", "entry_created_datetime", "created_at", "entry_updated_datetime", "updated_datetime")
 _SHAPES = ({"conversations.query"}, {"entries.query_str"}, {"query_str"})
@@ -24,7 +24,7 @@ def _read(files: Files) -> Items:
 
 def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item]:
     record = object_of(value)
-    about = object_of(record.get("metadata")) or object_of(record.get("thread_metadata"))
+    about = object_of(record, "metadata") or object_of(record, "thread_metadata")
     entries = objects_of(record.get("conversations") or record.get("entries")) or ([record] * ("query_str" in record))
     if not entries:
         yield Skipped(where=where, reason=NO_MESSAGES)
@@ -36,12 +36,12 @@ def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item
         external_id=first_of(about, "thread_id", "context_uuid", "uuid")
         or first_of(first, "context_uuid", "thread_uuid", "uuid", "backend_uuid"),
         title=first_of(about, "thread_title", "title") or first_of(first, "thread_title"),
-        created_at=parse_time(about.get("thread_created_at")) or first_time(first, *_TIMES),
+        created_at=parse_time(about, "thread_created_at") or first_time(first, *_TIMES),
     )
     before = None
     for place, entry in zip(count(), entries, strict=False):
         node = first_of(entry, "uuid", "backend_uuid") or f"entry-{place}"
-        asked = text_of(entry.get("query")) or text_of(entry.get("query_str"))
+        asked = text_of(entry, "query") or text_of(entry, "query_str")
         answered = joined([_answer(entry), _sources(entry)])
         model, at = first_of(entry, "display_model", "model"), first_time(entry, *_TIMES)
         for part, role, text in (("", "user", asked.strip()), ("-answer", "assistant", answered)):
@@ -61,28 +61,28 @@ def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item
 
 def _answer(entry: dict[str, Any]) -> str:
     """In a field of its own, in the blocks for the question, or formerly in a text that is JSON itself."""
-    blocks = [object_of(each.get("markdown_block")) for each in objects_of(entry.get("blocks"))]
-    texts = [text_of(each.get("answer")) or "".join(map(text_of, list_of(each.get("chunks")))) for each in blocks]
+    blocks = [object_of(each, "markdown_block") for each in objects_of(entry, "blocks")]
+    texts = [text_of(each, "answer") or "".join(map(text_of, list_of(each, "chunks"))) for each in blocks]
     # The same answer stands in a block for each use.
-    if found := text_of(entry.get("answer")) or joined(dict.fromkeys(texts)):
+    if found := text_of(entry, "answer") or joined(dict.fromkeys(texts)):
         return found
     try:
-        steps = json.loads(text_of(entry.get("text")))
+        steps = json.loads(text_of(entry, "text"))
         last = object_of(list_of(steps)[-1] if isinstance(steps, list) and steps else steps)
-        answer = object_of(last.get("content")).get("answer") or last.get("answer")
+        answer = value_at(last, "content", "answer") or last.get("answer")
         inner = json.loads(answer) if isinstance(answer, str) and answer.startswith("{") else answer
-        return text_of(inner) or text_of(object_of(inner).get("answer"))
+        return text_of(inner) or text_of(inner, "answer")
     except (ValueError, RecursionError):
-        return text_of(entry.get("text"))
+        return text_of(entry, "text")
 
 
 def _sources(entry: dict[str, Any]) -> str:
     """The pages that the answer names by `[1]`, as a list of links."""
-    found = objects_of(entry.get("sources")) or objects_of(entry.get("web_results"))
-    for block in objects_of(entry.get("blocks")):
-        results = object_of(block.get("web_result_block")) or object_of(block.get("sources_mode_block"))
-        found = found or objects_of(results.get("web_results"))
-    links = [(line_of(each.get("title")) or line_of(each.get("name")), line_of(each.get("url"))) for each in found]
+    found = objects_of(entry, "sources") or objects_of(entry, "web_results")
+    for block in objects_of(entry, "blocks"):
+        results = object_of(block, "web_result_block") or object_of(block, "sources_mode_block")
+        found = found or objects_of(results, "web_results")
+    links = [(first_of(each, "title", "name"), line_of(each, "url")) for each in found]
     return "\n".join(f"{number}. [{name or url}]({url})" for number, (name, url) in enumerate(links, 1) if url)
 
 

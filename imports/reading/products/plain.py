@@ -104,12 +104,12 @@ def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files
         created_at=first_time(record, *_TIMES),
     )
     before = None
-    for place, message in enumerate(objects_of(record.get("messages"))):
-        node = id_of(message.get("id")) or f"message-{place}"
+    for place, message in enumerate(objects_of(record, "messages")):
+        node = id_of(message, "id") or f"message-{place}"
         node = f"{node}#{place}" if node in draft.parents else node
         shown = _message(node, message, files)
         draft.add(node, before, first_time(message, *_TIMES), shown)
-        role = line_of(message.get("role")).casefold()
+        role = line_of(message, "role").casefold()
         if role in ("tool", "function"):
             not_shown.prompts += 1
         elif role not in _ROLES and role not in _HIDDEN:
@@ -127,15 +127,15 @@ def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files
 
 
 def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessage | str:
-    role = _ROLES.get(line_of(message.get("role")).casefold())
+    role = _ROLES.get(line_of(message, "role").casefold())
     if role is None:
-        return f"role {line_of(message.get('role'))}"
+        return f"role {line_of(message, 'role')}"
     content = message.get("content")
     text, calls = joined(texts_of(content)), list(calls_in(content))
-    for call in map(object_of, list_of(message.get("tool_calls"))):
-        function = object_of(call.get("function"))
-        calls.append({"name": line_of(function.get("name")) or "tool", "input": text_of(function.get("arguments"))})
-    if thoughts := text_of(message.get("reasoning_content")).strip():
+    for call in map(object_of, list_of(message, "tool_calls")):
+        function = object_of(call, "function")
+        calls.append({"name": line_of(function, "name") or "tool", "input": text_of(function, "arguments")})
+    if thoughts := text_of(message, "reasoning_content").strip():
         calls.append({"name": "thinking", "summary": thoughts})
     names, found = pictures_in(content), embedded(files, content)
     calls = calls if role == "assistant" else []

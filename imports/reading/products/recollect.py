@@ -141,7 +141,7 @@ def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Iterator
 
 def _instructions(fields: dict[str, Any], name: object, *, is_project: bool = False) -> Iterator[Notice]:
     """A stranger's orders would be obeyed in all answers of the chat or project: the person sees them and decides."""
-    if instructions := text_of(fields.get("instructions")).strip():
+    if instructions := text_of(fields, "instructions").strip():
         title = line_of(name)[: LONGEST["title"]]
         message = _(
             "“%(title)s” has instructions. They are off unless this account exported them; set them in the chat: "
@@ -225,7 +225,7 @@ def _times(files: Files) -> dict[str, dict[str, Any]]:
                 found = [object_of(value) for _, value in members(stream)]
         except (BrokenJSON, UnreadableExport):
             continue  # The documents are imported without their times.
-        return {text_of(each.get("file")): {k: v for k, v in each.items() if k != "file"} for each in found}
+        return {text_of(each, "file"): {k: v for k, v in each.items() if k != "file"} for each in found}
     return {}
 
 

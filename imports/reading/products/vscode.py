@@ -15,7 +15,7 @@ from imports.reading.products import ExportReader
 from imports.reading.session_tree import message_of
 from imports.reading.sessions import has_logs, logs
 from imports.reading.times import parse_time
-from imports.reading.values import id_of, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import first_of, id_of, line_of, list_of, object_of, objects_of, text_of
 
 PRODUCT = "vscode"
 _SHAPES = ({"requests", "responderUsername"}, {"requests", "sessionId"}, {"requests.message", "requests.response"})
@@ -33,7 +33,7 @@ def _recognises(files: Files) -> int:
 
 
 def _is_head(line: dict[str, Any]) -> bool:
-    return line.get("kind") == 0 and "requests" in object_of(line.get("v"))
+    return line.get("kind") == 0 and "requests" in object_of(line, "v")
 
 
 def _read(files: Files) -> Items:
@@ -54,9 +54,9 @@ def _read(files: Files) -> Items:
 def _changed(chat: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
     """Applies a line of the log: `k` is the path of keys and places, `i` how many elements stay."""
     if line.get("kind") == 0:
-        return object_of(line.get("v"))
+        return object_of(line, "v")
     target: Any = chat
-    *above, last = list_of(line.get("k")) or [""]
+    *above, last = list_of(line, "k") or [""]
     try:
         for key in above:
             target = target[key]
@@ -64,7 +64,7 @@ def _changed(chat: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
             case 1:
                 target[last] = line.get("v")
             case 2:
-                target[last] = [*list_of(target[last])[: line.get("i")], *list_of(line.get("v"))]
+                target[last] = [*list_of(target[last])[: line.get("i")], *list_of(line, "v")]
             case 3:
                 del target[last]
     except (KeyError, IndexError, TypeError):
@@ -80,18 +80,18 @@ def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item
     draft = ConversationDraft(
         product=PRODUCT,
         where=where,
-        external_id=id_of(chat.get("sessionId")),
-        title=line_of(chat.get("customTitle")) or line_of(chat.get("computedTitle")),
-        created_at=parse_time(chat.get("creationDate")),
-        last_at=parse_time(chat.get("lastMessageDate")),
+        external_id=id_of(chat, "sessionId"),
+        title=first_of(chat, "customTitle", "computedTitle"),
+        created_at=parse_time(chat, "creationDate"),
+        last_at=parse_time(chat, "lastMessageDate"),
     )
     above = None
     for place, request in enumerate(objects_of(chat["requests"])):
-        node, at = id_of(request.get("requestId")) or f"request-{place}", request.get("timestamp")
-        fields = object_of(request.get("message"))
-        text = text_of(fields.get("text")) or text_of(request.get("message"))
-        text = text or "".join(text_of(part.get("text")) for part in objects_of(fields.get("parts")))
-        files = objects_of(object_of(request.get("variableData")).get("variables"))
+        node, at = id_of(request, "requestId") or f"request-{place}", request.get("timestamp")
+        fields = object_of(request, "message")
+        text = text_of(fields, "text") or text_of(request, "message")
+        text = text or "".join(text_of(part, "text") for part in objects_of(fields, "parts"))
+        files = objects_of(request, "variableData", "variables")
         named = [{"type": "file", "title": each.get("name")} for each in files if each.get("kind") in ("file", "image")]
         question, _words = message_of(node, "user", [{"text": text}, *named], at, product=PRODUCT)
         answer, _words = message_of(
@@ -111,28 +111,28 @@ def _answer(request: dict[str, Any], where: str, not_shown: NotShown) -> str:
     response = request.get("response")
     for part in [response] if isinstance(response, str) else list_of(response):
         fields = {"value": part} if isinstance(part, str) else object_of(part)
-        kind = line_of(fields.get("kind"))
+        kind = line_of(fields, "kind")
         if kind == "inlineReference":
-            target = object_of(fields.get("inlineReference"))
-            path = text_of(target.get("path")) or text_of(object_of(target.get("uri")).get("path"))
-            pieces.append(f"`{line_of(fields.get('name')) or line_of(target.get('name')) or path.rpartition('/')[2]}`")
+            target = object_of(fields, "inlineReference")
+            path = text_of(target, "path") or text_of(target, "uri", "path")
+            pieces.append(f"`{line_of(fields, 'name') or line_of(target, 'name') or path.rpartition('/')[2]}`")
         elif kind in ("", "markdownContent", "markdownVuln", "warning"):
             value = fields.get("value") or fields.get("content")
-            pieces.append(text_of(value) or text_of(object_of(value).get("value")))
+            pieces.append(text_of(value) or text_of(value, "value"))
         elif kind not in _KNOWN:
             not_shown.note(kind, where)
     return "".join(pieces)
 
 
 def _calls(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for part in objects_of(request.get("response")):
+    for part in objects_of(request, "response"):
         if part.get("kind") == "thinking":
-            thought = "\n".join(map(text_of, chain(list_of(part.get("value")), [part.get("value")])))
+            thought = "\n".join(map(text_of, chain(list_of(part, "value"), [part.get("value")])))
             yield {"name": "thinking", "summary": thought.strip()}
         elif part.get("kind") in ("toolInvocation", "toolInvocationSerialized"):
             said = part.get("pastTenseMessage") or part.get("invocationMessage")
-            summary = text_of(said) or text_of(object_of(said).get("value"))
-            yield {"name": line_of(part.get("toolId")) or "tool", **({"summary": summary} if summary else {})}
+            summary = text_of(said) or text_of(said, "value")
+            yield {"name": line_of(part, "toolId") or "tool", **({"summary": summary} if summary else {})}
 
 
 READER = ExportReader(
