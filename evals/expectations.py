@@ -118,7 +118,6 @@ def _conversation(each: ImportedConversation) -> dict[str, Any]:
         "archived": each.is_archived,
         "messages": [_message(message) for message in each.messages],
         "other_branches": [_message(message) for message in each.other_branches],
-        "skipped_nodes": [{"id": node.id, "line": node.line, "why": node.why} for node in each.skipped],
     }
 
 

@@ -28,7 +28,7 @@ from core.paging import ListPage, Position, page_of
 from core.text import gettext_noop as _
 from core.text import pg_text
 from core.validation import Input, PlainText, WrittenTime
-from imports.models import ENTRY_KINDS, MAX_FILENAME, Import, ImportedItem, ImportEntry
+from imports.models import ENTRY_KINDS, MAX_FILENAME, UNUSED_FOR, Import, ImportedItem, ImportEntry
 from imports.reading.files import EMPTY
 from imports.reading.products import readers
 from imports.storing import queue, uploads
@@ -94,7 +94,7 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
             created_at=now,
             updated_at=now,
         )
-        uploads.keep_until_expiry(batch, now=now)
+        queue.due_at(batch, now + UNUSED_FOR)
         uploads.reserve(batch)
     return batch
 
@@ -154,7 +154,7 @@ def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, 
             batch.state, batch.progress = Import.State.READING, 0.0
             queue.want_worker(batch, now=now)
         else:
-            uploads.keep_until_expiry(batch, now=now)
+            queue.due_at(batch, now + UNUSED_FOR)
         batch.save(update_fields=["bytes_received", "progress", "updated_at", "state"])
     return batch
 

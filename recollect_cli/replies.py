@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any
 
+from recollect_cli.values import Fields, joined, list_of, object_of, objects_of, value_at
+
 # The tools by which an agent asks the person: of Claude Code, Codex, Gemini CLI and Cursor.
 _ASKING = {"AskUserQuestion", "request_user_input", "ask_user", "AskQuestion"}
 _REFUSED = re.compile(
@@ -20,23 +22,23 @@ _PAIR = re.compile(r"(?<!\\)\"((?:[^\"\\]|\\.){1,2000}+)\"=\"((?:[^\"\\]|\\.){0,
 _NO_WORDS = {"id", "type", "kind", "questionId", "question_id", "question", "header", "preview"}
 
 
-def questions_in(name: Any, arguments: Any) -> list[dict[str, Any]]:
+def questions_in(name: Any, arguments: Any) -> list[Fields]:
     """The questions of a call that asks the person; none for any other call."""
     if name not in _ASKING:
         return []
     found = _parsed(arguments)
-    questions = found.get("questions") if isinstance(found, dict) else None
-    questions = questions if isinstance(questions, list) else [found]
-    return [each for each in questions if isinstance(each, dict) and isinstance(_question(each), str)]
+    questions = value_at(found, "questions")
+    listed = objects_of(questions if isinstance(questions, list) else [found])
+    return [each for each in listed if isinstance(_question(each), str)]
 
 
-def asked(questions: list[dict[str, Any]]) -> str:
+def asked(questions: list[Fields]) -> str:
     """The questions as the agent's words; several are numbered, as their answers are."""
     texts = [_question(each).strip() for each in questions]
     return "\n".join(_numbered(place, text, len(texts)) for place, text in enumerate(texts, start=1))
 
 
-def replied(questions: list[dict[str, Any]], answers: Any, notes: Any = None) -> str:
+def replied(questions: list[Fields], answers: Any, notes: Any = None) -> str:
     """The answers in the order of the questions, by whose text, id, heading or place they are named.
 
     Every answer stays: one that names no question stands at the end.
@@ -52,28 +54,24 @@ def replied(questions: list[dict[str, Any]], answers: Any, notes: Any = None) ->
     return "\n".join([*found, *(text for value in left.values() for text in _words(value))])
 
 
-def answers_in_output(questions: list[dict[str, Any]], output: Any) -> str:
+def answers_in_output(questions: list[Fields], output: Any) -> str:
     """The same of the result of a call, which has the answers as JSON; empty if the person gave none."""
     found = _parsed(output) if questions else None
     if isinstance(found, list):
-        found = _parsed("".join(text for each in found if isinstance(each, dict) and (text := _text(each))))
+        found = _parsed("".join(map(_text, objects_of(found))))
     for key in ("output", "content"):
         if isinstance(found, dict) and "answers" not in found and key in found:
             found = _parsed(found[key])
     return replied(questions, found["answers"]) if isinstance(found, dict) and "answers" in found else ""
 
 
-def replies_in_results(line: dict[str, Any]) -> str:
+def replies_in_results(line: Fields) -> str:
     """Of a line of Claude Code that has results of tools."""
-    structured = line.get("toolUseResult")
-    if isinstance(structured, dict) and isinstance(structured.get("answers"), dict):
-        questions = questions_in("AskUserQuestion", structured)
-        return replied(questions, structured["answers"], structured.get("annotations"))
-    message = line.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    results = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-    texts = (_text(each) for each in results if each.get("type") == "tool_result")
-    return "\n\n".join(filter(None, map(_reply_in, texts)))
+    structured = object_of(line, "toolUseResult")
+    if isinstance(answers := structured.get("answers"), dict):
+        return replied(questions_in("AskUserQuestion", structured), answers, structured.get("annotations"))
+    results = objects_of(line, "message", "content")
+    return joined(_reply_in(_text(each)) for each in results if each.get("type") == "tool_result")
 
 
 def _reply_in(text: str) -> str:
@@ -85,16 +83,16 @@ def _reply_in(text: str) -> str:
     return replied([{"question": each} for each in pairs], pairs)
 
 
-def _text(block: dict[str, Any]) -> str:
+def _text(block: Fields) -> str:
     for value in (block.get("text"), block.get("content")):
         if isinstance(value, str):
             return value
         if isinstance(value, list):
-            return "\n".join(text for each in value if isinstance(each, dict) and (text := _text(each)))
+            return "\n".join(filter(None, map(_text, objects_of(value))))
     return ""
 
 
-def _question(fields: dict[str, Any]) -> Any:
+def _question(fields: Fields) -> Any:
     return fields.get("question") or fields.get("prompt")
 
 
@@ -114,10 +112,10 @@ def _parsed(value: Any) -> Any:
 def _by_name(answers: Any) -> dict[Any, Any]:
     if isinstance(answers, dict):
         return answers
-    entries = answers if isinstance(answers, list) else []
+    entries = (each if isinstance(each, dict) else {"text": each} for each in list_of(answers))
     return {
         next((each[key] for key in ("questionId", "question_id", "id", "question") if key in each), str(place)): each
-        for place, each in enumerate(each if isinstance(each, dict) else {"text": each} for each in entries)
+        for place, each in enumerate(entries)
     }
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from recollect_cli.redaction import redacted
 from recollect_cli.replies import answers_in_output, asked, questions_in, replies_in_results
+from recollect_cli.values import Fields, joined, object_of, objects_of, value_at
 
-Turn = dict[str, Any]
+Turn = Fields
 """`{uuid, parent?, saidAt, user, answer, model?, tools}`, as the server takes it."""
-Lines = Iterator[tuple[int, int, dict[str, Any]]]
+Lines = Iterator[tuple[int, int, Fields]]
 """Of each line: its number, where it begins in the file, and its object."""
 
 
@@ -43,7 +44,7 @@ class Transcript:
         self.at, self.number, self.parent, self.model = at, number, parent, model
         # How many prompts came into the session's queue before what is read, before the last turn, and since.
         self.queued_before = self.queued = queued
-        self.queue: list[dict[str, Any]] = []
+        self.queue: list[Fields] = []
         self.turns: list[Turn] = []
         self.of_node: dict[str, str] = {}
         self.misses_parent = False
@@ -52,17 +53,8 @@ class Transcript:
         if self.of_node.get(node) == node:
             # A session that was resumed may repeat its lines.
             return
-        self.turns.append(
-            {
-                "uuid": node,
-                "parent": parent or None,
-                "saidAt": moment,
-                "user": text,
-                "answer": "",
-                "model": "",
-                "tools": [],
-            }
-        )
+        turn = {"uuid": node, "parent": parent or None, "saidAt": moment, "user": text}
+        self.turns.append({**turn, "answer": "", "model": "", "tools": []})
         self.at, self.number = place
         self.queued = self.queued_before + len(self.queue)
         self.of_node[node] = node
@@ -71,21 +63,25 @@ class Transcript:
         found = next((each for each in reversed(self.turns) if each["uuid"] == turn), None)
         if found is None:
             return
-        found["answer"] = "\n\n".join(filter(None, [found["answer"], text]))
+        found["answer"] = joined([found["answer"], text])
         found["model"] = model or found["model"]
         found["tools"] += [name for name in tools if name not in found["tools"]]
 
 
 def _text(content: Any, *kinds: str) -> str:
-    if isinstance(content, str):
-        return content.strip()
-    blocks = content if isinstance(content, list) else []
-    texts = (each.get("text") for each in blocks if isinstance(each, dict) and each.get("type") in kinds)
-    return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
+    """The words of a content: a text, or the texts of its blocks, of these kinds or of any."""
+    blocks = content if isinstance(content, list) else [content]
+    blocks = [{"text": each, "type": "text"} if isinstance(each, str) else each for each in blocks]
+    texts = (each.get("text") for each in objects_of(blocks) if not kinds or each.get("type") in kinds)
+    return joined(text.strip() for text in texts if isinstance(text, str))
 
 
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _questions(calls: list[Fields], arguments: str) -> Iterator[str]:
+    return (asked(questions_in(each.get("name"), each.get(arguments))) for each in calls)
+
+
+def _names(calls: list[Fields]) -> list[str]:
+    return [str(each.get("name", "")) for each in calls]
 
 
 def _claude_code(path: Path, transcript: Transcript) -> None:
@@ -107,10 +103,8 @@ def _claude_code(path: Path, transcript: Transcript) -> None:
             _take_message(line, node, above_turn, transcript, (at, number - 1))
 
 
-def _take_message(
-    line: dict[str, Any], node: str, above_turn: str, transcript: Transcript, place: tuple[int, int]
-) -> None:
-    message, attachment = _object(line.get("message")), _object(line.get("attachment"))
+def _take_message(line: Fields, node: str, above_turn: str, transcript: Transcript, place: tuple[int, int]) -> None:
+    message, attachment = object_of(line, "message"), object_of(line, "attachment")
     for each in transcript.queue:
         # What was sent with the next message would stand in it.
         each["is_passed"] = each["state"] == "sent"
@@ -118,18 +112,15 @@ def _take_message(
     if kind == "attachment" and attachment.get("type") == "queued_command":
         kind, content = "user", attachment.get("prompt")
     words = _text(content, "text")
-    if kind == "user" and (text := "\n\n".join(filter(None, [words, replies_in_results(line)]))):
+    if kind == "user" and (text := joined([words, replies_in_results(line)])):
         transcript.ask(node, above_turn, text, str(line.get("timestamp", "")), place)
     elif kind == "assistant" and message.get("model") != "<synthetic>":
-        blocks = content if isinstance(content, list) else []
-        calls = [each for each in blocks if isinstance(each, dict) and each.get("type") == "tool_use"]
-        questions = [asked(questions_in(each.get("name"), each.get("input"))) for each in calls]
-        tools = [str(each.get("name", "")) for each in calls]
-        text = "\n\n".join(filter(None, [words, *questions]))
-        transcript.answer(above_turn, text, str(message.get("model") or ""), tools)
+        calls = [each for each in objects_of(content) if each.get("type") == "tool_use"]
+        text = joined([words, *_questions(calls, "input")])
+        transcript.answer(above_turn, text, str(message.get("model") or ""), _names(calls))
 
 
-def _take_queue(line: dict[str, Any], transcript: Transcript, path: Path) -> None:
+def _take_queue(line: Fields, transcript: Transcript, path: Path) -> None:
     """A prompt that was written while an answer was running, by the name that an import gives it."""
     waiting = [each for each in transcript.queue if each["state"] == "waiting"]
     text = _text(line.get("content"), "text")
@@ -152,7 +143,7 @@ def _codex(path: Path, transcript: Transcript) -> None:
     thread = _Thread()
     is_child = is_of_subagent("codex", path)
     for number, at, line in () if is_child else lines_of(path, start=transcript.at, number=transcript.number):
-        item = _object(line.get("payload"))
+        item = object_of(line, "payload")
         if line.get("type") == "turn_context":
             transcript.model = str(item.get("model") or transcript.model)
         elif item.get("type") == "thread_rolled_back":
@@ -173,10 +164,10 @@ class _Thread:
 
     def __init__(self) -> None:
         self.turns: list[str] = []
-        self.calls: dict[str, tuple[list[dict[str, Any]], tuple[int, int]]] = {}
+        self.calls: dict[str, tuple[list[Fields], tuple[int, int]]] = {}
         self.replies: set[str] = set()
 
-    def take(self, item: dict[str, Any], place: tuple[int, int], transcript: Transcript) -> tuple[str, tuple[int, int]]:
+    def take(self, item: Fields, place: tuple[int, int], transcript: Transcript) -> tuple[str, tuple[int, int]]:
         """Notes what the agent said; returns what the user said, and where to read on."""
         kind, role, call = item.get("type"), item.get("role"), str(item.get("call_id"))
         turn = self.turns[-1] if self.turns else ""
@@ -206,16 +197,15 @@ def is_of_subagent(product: str, path: Path) -> bool:
     return _works_for_another(head) if product == "codex" else bool(head.get("isSidechain"))
 
 
-def _works_for_another(header: dict[str, Any]) -> bool:
-    about = _object(header.get("payload"))
-    source = about.get("source")
-    is_child = source == "subagent" or bool(_object(source).keys() & {"subagent", "subAgent"})
-    return is_child or about.get("thread_source") in ("subagent", "review")
+def _works_for_another(header: Fields) -> bool:
+    about = object_of(header, "payload")
+    is_child = about.get("source") == "subagent" or object_of(about, "source").keys() & {"subagent", "subAgent"}
+    return bool(is_child) or about.get("thread_source") in ("subagent", "review")
 
 
 def _gemini(path: Path, transcript: Transcript) -> None:
     """A log in which a record is written again when it grows; read whole, and taken from the last known turn on."""
-    records: dict[str, dict[str, Any]] = {}
+    records: dict[str, Fields] = {}
     above: dict[str, str] = {}
     path_of_session: list[str] = []
     for number, _at, line in lines_of(path, start=0, number=0):
@@ -234,17 +224,15 @@ def _gemini(path: Path, transcript: Transcript) -> None:
     transcript.turns = transcript.turns[known:]
 
 
-def _take_record(node: str, record: dict[str, Any], turn: str, transcript: Transcript) -> str:
+def _take_record(node: str, record: Fields, turn: str, transcript: Transcript) -> str:
     """The turn to which what follows the record belongs."""
     is_user = record.get("type") == "user"
-    text = _parts((is_user and record.get("displayContent")) or record.get("content"))
-    calls = [each for each in record.get("toolCalls") or () if isinstance(each, dict)]
+    text = _text((is_user and record.get("displayContent")) or record.get("content"))
+    calls = objects_of(record, "toolCalls")
     if record.get("type") == "gemini":
-        questions = [asked(questions_in(each.get("name"), each.get("args"))) for each in calls]
-        tools = [str(each.get("name", "")) for each in calls]
-        answer = "\n\n".join(filter(None, [text, *questions]))
-        transcript.answer(turn, answer, str(record.get("model") or ""), tools)
-        node, text = f"{node}:reply", "\n\n".join(filter(None, map(_reply, calls)))
+        answer = joined([text, *_questions(calls, "args")])
+        transcript.answer(turn, answer, str(record.get("model") or ""), _names(calls))
+        node, text = f"{node}:reply", joined(map(_reply, calls))
     elif not is_user:
         return turn
     if not redacted(text).strip():
@@ -253,17 +241,9 @@ def _take_record(node: str, record: dict[str, Any], turn: str, transcript: Trans
     return node
 
 
-def _parts(content: Any) -> str:
-    parts = content if isinstance(content, list) else [content]
-    texts = (each.get("text") if isinstance(each, dict) else each for each in parts)
-    return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
-
-
-def _reply(call: dict[str, Any]) -> str:
+def _reply(call: Fields) -> str:
     questions = questions_in(call.get("name"), call.get("args"))
-    results = call.get("result")
-    responses = (_object(each).get("functionResponse") for each in (results if isinstance(results, list) else ()))
-    outputs = (_object(each).get("response") for each in responses)
+    outputs = (value_at(each, "functionResponse", "response") for each in objects_of(call, "result"))
     return next(filter(None, (answers_in_output(questions, each) for each in outputs)), "")
 
 
@@ -304,9 +284,7 @@ def transcript_of(product: str, session: str, named: Any) -> Path | None:
     return path
 
 
-def new_turns(
-    product: str, path: Path, position: dict[str, Any], ending: str = ""
-) -> tuple[list[Turn], dict[str, Any]]:
+def new_turns(product: str, path: Path, position: Fields, ending: str = "") -> tuple[list[Turn], Fields]:
     """The turns from the last known one on, if it has grown, and the position after them. Raises `OSError`.
 
     `ending`: the last words of the last answer, which may not be in the file yet.
@@ -323,8 +301,8 @@ def new_turns(
     if not transcript.turns:
         return [], known
     last = transcript.turns[-1]
-    if ending.strip() and ending.strip() not in last["answer"]:
-        last["answer"] = "\n\n".join(filter(None, [last["answer"], ending.strip()]))
+    if ending.strip() not in last["answer"]:
+        last["answer"] = joined([last["answer"], ending])
     is_known = _digest(transcript.turns[0]) == known.get("last")
     after = {"at": transcript.at, "number": transcript.number, "parent": last["parent"] or ""}
     after |= {"queued": transcript.queued, "model": transcript.model, "last": _digest(last)}
@@ -356,7 +334,7 @@ def session_of(product: str, path: Path) -> tuple[str, str]:
     if path.suffix != ".jsonl":
         return "", ""
     for _number, _at, line in lines_of(path, start=0, number=0):
-        about = _object(line.get("payload")) if product == "codex" else line
+        about = object_of(line, "payload") if product == "codex" else line
         session = str(about.get("id") or "") if product == "codex" else path.stem
         # The first line of Codex, and the first message of Claude Code.
         if product == "codex" or isinstance(line.get("uuid"), str):

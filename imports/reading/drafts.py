@@ -5,26 +5,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from core.text import Sentence, sentence_of
+from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.files import Files
-from imports.reading.items import (
-    ImportedConversation,
-    Item,
-    Items,
-    Notice,
-    Skipped,
-)
-from imports.reading.json_streams import BrokenJSON, records
+from imports.reading.items import ImportedConversation, Item, Items, Notice, Skipped
+from imports.reading.json_streams import records
 from imports.reading.session_tree import SessionTree
 from imports.reading.trees import newest_leaf, with_missing_links
 from imports.reading.values import stable_id
 
-# The parent of a first message in several products.
-NO_PARENTS = {"", "00000000-0000-0000-0000-000000000000", "00000000-0000-4000-8000-000000000000"}
 NO_MESSAGES = _("not a conversation: it has no messages")
 NO_WORDS = _("nothing was said in this conversation")
-ENDS_EARLY = _("the file ends early or is damaged here: what stands before it came in")
 
 
 @dataclass(kw_only=True)
@@ -53,7 +44,7 @@ class ConversationDraft(SessionTree):
         self.parents = with_missing_links(
             self.parents, self.times, has_one_root=self.has_one_root, mends_broken=self.mends_broken
         )
-        leaf = self.leaf if self.leaf in self.parents else newest_leaf(self.parents, self.times)
+        leaf = self.leaf if self.leaf and self.leaf in self.parents else newest_leaf(self.parents, self.times)
         current, others = self.branches(leaf, self.created_at)
         known = [message.at for message in (*current, *others) if message.at and not message.at_inferred]
         times = [message.at for message in current if message.at and not message.at_inferred]
@@ -68,7 +59,6 @@ class ConversationDraft(SessionTree):
             project=self.project,
             messages=current,
             other_branches=others,
-            skipped=tuple(self.skipped.values()),
         )
 
 
@@ -83,9 +73,10 @@ class NotShown:
     set_aside: int = 0
     _found: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def note(self, kind: str, where: str) -> None:
-        first, count = self._found.get(kind, (where, 0))
-        self._found[kind] = (first, count + 1)
+    def note(self, where: str, *kinds: str) -> None:
+        for kind in kinds:
+            first, count = self._found.get(kind, (where, 0))
+            self._found[kind] = (first, count + 1)
 
     def listed(self) -> Iterator[Skipped | Notice]:
         for kind, (where, count) in self._found.items():
@@ -101,23 +92,15 @@ class NotShown:
             yield Notice(text=Sentence(message, count=self.set_aside))
 
 
-Records = Callable[[Files, str], Iterator[tuple[str, Any]]]
-
-
 def items_of(
-    files: Files, names: Iterable[str], make: Callable[[str, Any, NotShown], Iterable[Item]], read: Records = records
+    files: Files,
+    names: Iterable[str],
+    make: Callable[[str, Any, NotShown], Iterable[Item]],
+    read: Callable[[Files, str], Iterator[tuple[str, Any]]] = records,
 ) -> Items:
-    """The item of each record of these files, with its position; reports where a file breaks off, and unknown kinds."""
+    """The item of each record of these files, with its position; reports unknown kinds."""
     not_shown = NotShown()
     for name in names:
-        try:
-            for where, record in read(files, name):
-                yield from make(where, record, not_shown)
-        except BrokenJSON as error:
-            yield broken_off(name, error)
+        for where, record in read(files, name):
+            yield from make(where, record, not_shown)
     yield from not_shown.listed()
-
-
-def broken_off(name: str, error: BrokenJSON) -> Skipped:
-    """The report of a file that was readable only up to some position."""
-    return Skipped(where=name, reason=sentence_of(error) or ENDS_EARLY)

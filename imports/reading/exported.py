@@ -4,9 +4,8 @@ The export may have been edited or forged, so every field is checked.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -30,11 +29,12 @@ from imports.reading.items import (
     ImportedMessage,
     ImportedProject,
     ImportedRecord,
+    Item,
+    Notice,
     Role,
     Skipped,
-    SkippedMessage,
 )
-from imports.reading.values import line_of, list_of, objects_of, text_of
+from imports.reading.values import Fields, line_of, list_of, objects_of, text_of
 
 T = TypeVar("T")
 PRODUCT = "recollect"
@@ -47,8 +47,6 @@ LONGEST_PROPOSAL = 1_000
 LAST_NUMBER = 2**31 - 1
 _STATUSES = {each: each for each in ("complete", "interrupted", "failed")}
 _STATUSES |= dict.fromkeys(("streaming", "waiting"), "interrupted")
-_CONVERSATION = {field.name for field in fields_of(ExportedConversation)} | {"title"}
-_TURN = {field.name for field in fields_of(ExportedTurn)}
 _TITLES = {"memory": "MEMORY", "about": "USER"}
 
 
@@ -72,7 +70,7 @@ class StoredCall(BaseModel):
 
     id: str = Field(min_length=1, max_length=100, pattern=r"^[\w.:-]+$")
     name: str = Field("tool", min_length=1, max_length=100)
-    input: dict[str, Any] = Field(default_factory=dict)
+    input: Fields = Field(default_factory=dict)
     summary: str | None = Field(None, max_length=LONGEST_SUMMARY)
     stored: str | None = Field(None, max_length=LONGEST_INPUT)
     is_error: bool = False
@@ -108,19 +106,75 @@ def _reported(read: Callable[..., T]) -> Callable[..., T | Skipped]:
     """A reader of which an invalid field leaves a line of the report."""
 
     @wraps(read)
-    def reading(fields: Mapping[str, Any], where: str, **about: Any) -> T | Skipped:
+    def reading(fields: Fields, where: str, **about: Any) -> T | Skipped:
         try:
             return read(fields, where, **about)
         except _Unusable as error:
-            return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields, "id") or None)
+            return _skipped(fields, where, sentence_of(error))
 
     return reading
 
 
+def _skipped(fields: Fields, where: str, reason: str) -> Skipped:
+    return Skipped(where=where, reason=reason, external_id=text_of(fields, "id") or None)
+
+
+def conversation_of(fields: Fields, where: str, beside: ExportFiles) -> Iterator[Item]:
+    """The conversation with all readable turns, and what of it is not. `beside`: the attached files of a zip."""
+    turns: dict[int, ExportedTurn] = {}
+    skipped: list[Skipped] = []
+    for each in objects_of(fields, "turns"):
+        reason = ""
+        try:
+            turn = _turn(each, beside, before=max(turns, default=None))
+            if turn.turn_number in turns:
+                raise _Unusable(_("a second turn of the same number"))
+            turns[turn.turn_number] = turn
+            if parts := list(_left_out(each, turn)):
+                reason = Sentence(_("left out of this turn, since it cannot be read: %(places)s"), places=parts)
+        except _Unusable as error:
+            reason = sentence_of(error)
+        if reason:
+            skipped.append(Skipped(where=f"{where}, turn {str(each.get('turn_number'))[:20]}", reason=reason))
+    if turns:
+        yield _conversation(fields, where, turns=tuple(turns[number] for number in sorted(turns)))
+    else:
+        nothing = _("none of its turns can be read: %(reason)s")
+        yield _skipped(fields, where, Sentence(nothing, reason=Sentence(skipped[0].reason)) if skipped else NO_WORDS)
+    yield from skipped
+    yield from instructions_of(fields)
+
+
+def instructions_of(fields: Fields, *, is_project: bool = False) -> Iterator[Notice]:
+    """A stranger's orders would be obeyed in all answers of the chat or project: the person sees them and decides."""
+    if instructions := text_of(fields, "instructions").strip():
+        message = _(
+            "“%(title)s” has instructions. They are off unless this account exported them; set them in the chat: "
+            "%(place)s"
+        )
+        if is_project:
+            message = _(
+                "The project “%(title)s” has instructions. They are off unless this account exported them; set them on "
+                "its page: %(place)s"
+            )
+        title = line_of(fields, "name" if is_project else "title")[: LONGEST["title"]]
+        yield Notice(text=Sentence(message, title=title, place=instructions))
+
+
+def _left_out(fields: Fields, turn: ExportedTurn) -> Iterator[Sentence]:
+    """The parts of a turn that do not fit."""
+    calls = fields.get("tool_calls")
+    if len(turn.tool_calls) < len(list_of(calls)) or not isinstance(calls, list | NoneType):
+        yield Sentence(_("tool calls"))
+    for name, stored in ((_("error"), turn.error), (_("usage"), turn.usage)):
+        if stored is None and fields.get(name) not in (None, {}):
+            yield Sentence(name)
+    if len(text_of(fields, "reasoning")) > LONGEST_THOUGHTS:
+        yield Sentence(_("the end of its thoughts"))
+
+
 @_reported
-def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) -> ImportedConversation | Skipped:
-    """The conversation with all readable turns; it lists the others. `beside`: the attached files of a zip."""
-    turns, skipped = _turns(objects_of(fields, "turns"), beside)
+def _conversation(fields: Fields, where: str, turns: tuple[ExportedTurn, ...]) -> ImportedConversation:
     current, heat = fields.get("current_number"), plain(fields.get("temperature"))
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
     title = _short(fields, "title")
@@ -142,13 +196,7 @@ def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) 
         temperature=float(heat) if is_number and 0 <= heat <= HOTTEST else None,
         proof=text_of(fields, "proof")[:200],
         uses_memory=fields.get("uses_memory") is not False,
-        others=_others(fields, _CONVERSATION),
     )
-    if not turns and not skipped:
-        return Skipped(where=where, reason=NO_WORDS, external_id=str(exported.id))
-    if not turns:
-        reason = Sentence(_("none of its turns can be read: %(reason)s"), reason=Sentence(skipped[0].why))
-        return Skipped(where=where, reason=reason, external_id=str(exported.id))
     messages = _messages(exported)
     return ImportedConversation(
         product=PRODUCT,
@@ -159,13 +207,12 @@ def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) 
         is_archived=exported.archived_at is not None,
         messages=messages[0],
         other_branches=messages[1],
-        skipped=skipped,
         exported=exported,
     )
 
 
 @_reported
-def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument:
+def document_of(fields: Fields, where: str) -> ImportedDocument:
     kind, day = text_of(fields, "kind"), _day(fields)
     if kind not in ("memory", "about", "daily_log", "note") or (kind == "daily_log") != (day is not None):
         raise _Unusable(_("this is neither MEMORY.md nor USER.md nor the log of a day nor a note"))
@@ -189,7 +236,7 @@ def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument:
 
 
 @_reported
-def record_of(fields: Mapping[str, Any], where: str, *, is_proposed: bool = False) -> ImportedRecord:
+def record_of(fields: Fields, where: str, *, is_proposed: bool = False) -> ImportedRecord:
     content = _text(fields, "content", at_most=LONGEST_PROPOSAL if is_proposed else 32_000)
     if not content.strip():
         raise _Unusable(_("this record is empty"))
@@ -208,7 +255,7 @@ def record_of(fields: Mapping[str, Any], where: str, *, is_proposed: bool = Fals
 
 
 @_reported
-def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject:
+def project_of(fields: Fields, where: str) -> ImportedProject:
     name = " ".join(_short(fields, "name").split())
     if not name:
         raise _Unusable(_("this project has no name"))
@@ -225,9 +272,9 @@ def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject:
     )
 
 
-def _facts(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(fields: Fields) -> Fields:
     """What only some records say; earlier exports have none of it."""
-    readers: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
+    readers: dict[str, Callable[[Fields, str], Any]] = {
         "replaces": _uuid,
         "valid_from": _date,
         "valid_until": _date,
@@ -238,37 +285,21 @@ def _facts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: read(fields, name) for name, read in readers.items() if fields.get(name) is not None}
 
 
-def _date(fields: Mapping[str, Any], name: str) -> date:
+def _date(fields: Fields, name: str) -> date:
     try:
         return date.fromisoformat(text_of(fields, name))
     except ValueError:
         raise _Unusable(Sentence(_("its %(name)s is no day"), name=name)) from None
 
 
-def _count(fields: Mapping[str, Any], name: str) -> int:
+def _count(fields: Fields, name: str) -> int:
     value = fields.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LAST_NUMBER:
         return value
     raise _Unusable(Sentence(_("its %(name)s is no number"), name=name))
 
 
-def _turns(
-    found: list[dict[str, Any]], beside: ExportFiles
-) -> tuple[tuple[ExportedTurn, ...], tuple[SkippedMessage, ...]]:
-    turns: dict[int, ExportedTurn] = {}
-    skipped = []
-    for fields in found:
-        try:
-            turn = _turn(fields, beside, before=max(turns, default=None))
-            if turn.turn_number in turns:
-                raise _Unusable(_("a second turn of the same number"))
-            turns[turn.turn_number] = turn
-        except _Unusable as error:
-            skipped.append(SkippedMessage(id=str(fields.get("turn_number"))[:20], why=sentence_of(error)))
-    return tuple(turns[number] for number in sorted(turns)), tuple(skipped)
-
-
-def _turn(fields: dict[str, Any], beside: ExportFiles, *, before: int | None) -> ExportedTurn:
+def _turn(fields: Fields, beside: ExportFiles, *, before: int | None) -> ExportedTurn:
     number, status = fields.get("turn_number"), fields.get("status")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= LAST_NUMBER:
         raise _Unusable(_("its number is none that a turn can have"))
@@ -287,11 +318,10 @@ def _turn(fields: dict[str, Any], beside: ExportFiles, *, before: int | None) ->
         usage=_stored(StoredUsage, fields.get("usage")),
         reasoning=_text(fields, "reasoning")[:LONGEST_THOUGHTS],
         attachments=tuple(_attachments(fields, beside)),
-        others=_others(fields, _TURN),
     )
 
 
-def _attachments(fields: Mapping[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
+def _attachments(fields: Fields, beside: ExportFiles) -> Iterator[ImportedFile]:
     """The files that lie beside the document; the others are counted."""
     for each in objects_of(fields, "attachments"):
         found = beside.find("", text_of(each, "file").rpartition("/")[2], line_of(each, "media_type"))
@@ -308,9 +338,9 @@ def _attachments(fields: Mapping[str, Any], beside: ExportFiles) -> Iterator[Imp
         yield found
 
 
-def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _calls(fields: Fields) -> list[Fields]:
     """The calls that can be shown; a number for each without an id, and each id once."""
-    calls: list[dict[str, Any]] = []
+    calls: list[Fields] = []
     taken: set[str] = set()
     for number, found in enumerate(list_of(fields, "tool_calls")[:500], start=1):
         entry = {"id": f"imported-{number}", **found} if isinstance(found, dict) else found
@@ -321,29 +351,7 @@ def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     return calls
 
 
-def left_out(fields: Mapping[str, Any], where: str) -> list[Skipped]:
-    """The fields of a conversation that do not fit, without its texts: one line a turn, for the report."""
-    skipped = []
-    for turn in objects_of(fields, "turns"):
-        parts: list[Sentence] = []
-        if len(_calls(turn)) < len(list_of(turn, "tool_calls")) or not isinstance(
-            turn.get("tool_calls"), list | NoneType
-        ):
-            parts.append(Sentence(_("tool calls")))
-        parts += [
-            Sentence(name)
-            for name, model in ((_("error"), StoredError), (_("usage"), StoredUsage))
-            if turn.get(name) not in (None, {}) and _stored(model, turn[name]) is None
-        ]
-        if isinstance(thoughts := turn.get("reasoning"), str) and len(thoughts) > LONGEST_THOUGHTS:
-            parts.append(Sentence(_("the end of its thoughts")))
-        if parts:
-            reason = Sentence(_("left out of this turn, since it cannot be read: %(places)s"), places=parts)
-            skipped.append(Skipped(where=f"{where}, turn {str(turn.get('turn_number'))[:20]}", reason=reason))
-    return skipped
-
-
-def _stored(model: type[BaseModel], value: Any) -> dict[str, Any] | None:
+def _stored(model: type[BaseModel], value: Any) -> Fields | None:
     """The value as it may be stored; None if there is none or it does not fit."""
     found = plain(value)
     if not isinstance(found, dict) or not found:
@@ -354,7 +362,7 @@ def _stored(model: type[BaseModel], value: Any) -> dict[str, Any] | None:
         return None
 
 
-def _parent(fields: dict[str, Any], number: int) -> int | None:
+def _parent(fields: Fields, number: int) -> int | None:
     parent = fields.get("parent_number")
     if parent is None:
         return None
@@ -363,7 +371,7 @@ def _parent(fields: dict[str, Any], number: int) -> int | None:
     return parent
 
 
-def _branch(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _branch(fields: Fields) -> Fields:
     """The conversation and turn from which a branch continues; empty without a branch."""
     after = fields.get("branched_after")
     if fields.get("branched_from") is None or not isinstance(after, int) or not 0 < after <= LAST_NUMBER:
@@ -416,19 +424,14 @@ def _number(value: Any) -> float:
     raise TypeError
 
 
-def _others(fields: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    found: dict[str, Any] = plain({name: value for name, value in fields.items() if name not in known}) or {}
-    return found
-
-
-def _uuid(fields: Mapping[str, Any], name: str) -> UUID:
+def _uuid(fields: Fields, name: str) -> UUID:
     try:
         return UUID(text_of(fields, name))
     except ValueError:
         raise _Unusable(_("its id is none of Recollect's")) from None
 
 
-def _time(fields: Mapping[str, Any], name: str) -> datetime:
+def _time(fields: Fields, name: str) -> datetime:
     """Unchanged, if it is a time with a zone from 1900 to tomorrow; any other is unknown, and today stands for it."""
     value = fields.get(name)
     try:
@@ -442,7 +445,7 @@ def _time(fields: Mapping[str, Any], name: str) -> datetime:
     raise _Unusable(Sentence(_("its %(name)s is no time"), name=name))
 
 
-def _day(fields: Mapping[str, Any]) -> date | None:
+def _day(fields: Fields) -> date | None:
     value = fields.get("date")
     if value is None:
         return None
@@ -455,11 +458,11 @@ def _day(fields: Mapping[str, Any]) -> date | None:
         raise _Unusable(_("its date is no day")) from None
 
 
-def _short(fields: Mapping[str, Any], name: str) -> str:
+def _short(fields: Fields, name: str) -> str:
     return _text(fields, name, at_most=LONGEST[name])
 
 
-def _labels(fields: Mapping[str, Any], name: str, *, at_most: int, longest: int) -> tuple[str, ...]:
+def _labels(fields: Fields, name: str, *, at_most: int, longest: int) -> tuple[str, ...]:
     """Raises `_Unusable` for more of them, or for one that is longer: none is cut."""
     found = tuple(text_of(each) for each in list_of(fields, name))
     if len(found) > at_most:
@@ -469,7 +472,7 @@ def _labels(fields: Mapping[str, Any], name: str, *, at_most: int, longest: int)
     return found
 
 
-def _text(fields: Mapping[str, Any], name: str, *, at_most: int | None = None) -> str:
+def _text(fields: Fields, name: str, *, at_most: int | None = None) -> str:
     value = fields.get(name, "")
     if not isinstance(value, str):
         raise _Unusable(Sentence(_("its %(name)s is no text"), name=name))

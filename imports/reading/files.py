@@ -137,6 +137,9 @@ class Files:
         # By name: the size, unpacked, and what opens it.
         self._entries: dict[str, tuple[int, Callable[[], IO[bytes]]]] = {}
         self._refused: list[Skipped] = []
+        # The names of files that are not read, or not to their ends; why, until the import's report has it.
+        self._reported: set[str] = set()
+        self._news: list[Skipped] = []
         # What of it cannot be read, by name: if nothing else can, the first is why.
         self.damaged: dict[str, UnreadableExport] = {}
         self._kept: IO[bytes] | None = None
@@ -254,6 +257,17 @@ class Files:
         """Entries that are not read, each with its reason: unsafe names, symbolic links, damage."""
         unread = [name for name in self.damaged if name not in self.opened]
         return [*self._refused, *(Skipped(where=name, reason=sentence_of(self.damaged[name])) for name in unread)]
+
+    def report(self, name: str, reason: str) -> None:
+        """Notes, once for each file, why it is not read, or not to its end."""
+        if name not in self._reported:
+            self._reported.add(name)
+            self._news.append(Skipped(where=name, reason=reason))
+
+    def news(self) -> list[Skipped]:
+        """What was noted since the last call."""
+        found, self._news = self._news, []
+        return found
 
     def size(self, name: str) -> int:
         """Bytes, unpacked."""

@@ -4,7 +4,7 @@ Pure data, without a database. Times are aware datetimes in UTC; None means that
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -45,7 +45,7 @@ class ImportedMessage:
     """One visible message. `parent` is the id of the nearest visible message above it, in any branch."""
 
     id: str
-    parent: str | None
+    parent: str | None = None
     role: Role
     text: str
     at: datetime | None = None
@@ -62,15 +62,6 @@ class ImportedMessage:
     is_unasked: bool = False
     # Nothing but the questions of a call. A reply ends its turn, which is named as one without an answer.
     only_asks: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedMessage:
-    """A hidden node of a conversation: its id, or its line in the file."""
-
-    why: str
-    id: str | None = None
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +82,6 @@ class ExportedTurn:
     usage: dict[str, Any] | None = None
     reasoning: str = ""
     attachments: tuple[ImportedFile, ...] = ()
-    # Every other field of the turn, by its name, with the types of JSON.
-    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +115,6 @@ class ExportedConversation:
     proof: str = ""
     # In the order of their numbers, which may have gaps.
     turns: tuple[ExportedTurn, ...]
-    # Every other field of the conversation, by its name, with the types of JSON.
-    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +136,6 @@ class ImportedConversation:
     project: str | None = None
     messages: tuple[ImportedMessage, ...]
     other_branches: tuple[ImportedMessage, ...] = ()
-    skipped: tuple[SkippedMessage, ...] = ()
     # Only for Recollect's own export: its turns are stored instead of `messages`, which contain the same.
     exported: ExportedConversation | None = None
 
@@ -238,21 +224,3 @@ class Notice:
 
 Item = ImportedConversation | ImportedDocument | ImportedRecord | ImportedProject | Skipped | Notice
 Items = Iterator[Item]
-
-__all__ = [
-    "ExportedConversation",
-    "ExportedTurn",
-    "ImportedConversation",
-    "ImportedDocument",
-    "ImportedFile",
-    "ImportedMessage",
-    "ImportedProject",
-    "ImportedRecord",
-    "Item",
-    "Items",
-    "Notice",
-    "Role",
-    "Skipped",
-    "SkippedMessage",
-    "UnreadableExport",
-]

@@ -5,14 +5,14 @@ import json
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import IO, Any
+from typing import IO
 
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.files import Files, PiecesReader, as_utf8
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.limits import Limits
-from imports.reading.values import id_of, line_of
+from imports.reading.values import Fields, id_of, line_of
 
 if sys.version_info >= (3, 14):
     from compression.zstd import DecompressionParameter, ZstdError, ZstdFile
@@ -20,7 +20,7 @@ else:
     from backports.zstd import DecompressionParameter, ZstdError, ZstdFile
 
 LONGEST_LINE = 64 * 1024 * 1024
-JsonLine = tuple[int, dict[str, Any] | Skipped]
+JsonLine = tuple[int, Fields | Skipped]
 
 
 def json_lines(files: Files, name: str) -> Iterator[JsonLine]:
@@ -35,7 +35,7 @@ def json_lines(files: Files, name: str) -> Iterator[JsonLine]:
         yield 0, Skipped(where=name, reason=sentence_of(error))
 
 
-def first_lines(files: Files, name: str, at_most: int = 10) -> list[dict[str, Any]]:
+def first_lines(files: Files, name: str, at_most: int = 10) -> list[Fields]:
     """The objects of the first lines, by which a log is recognised."""
     try:
         with files.look(name) as stream:
@@ -79,7 +79,7 @@ def _numbered(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
             raw = stream.readline(LONGEST_LINE)
 
 
-def _parsed(raw: bytes) -> dict[str, Any] | str | None:
+def _parsed(raw: bytes) -> Fields | str | None:
     """The object of a line, or the reason why there is none, or None for an empty line."""
     if not raw.strip(b" \t\r\n\0"):
         return None

@@ -11,6 +11,7 @@ from typing import IO, Any, TypeVar
 
 import ijson
 
+from core.text import gettext_noop as _
 from core.text import sentence_of
 from imports.reading.files import Files, PiecesReader, encoding_of, is_attached
 from imports.reading.items import UnreadableExport
@@ -25,7 +26,7 @@ _BROKEN = (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError)
 
 
 class BrokenJSON(Exception):
-    """The text ends early, or is invalid from here on; perhaps with a sentence for the report."""
+    """The text ends early, or is invalid from here on."""
 
 
 def _clean(stream: IO[bytes]) -> Iterator[bytes]:
@@ -167,17 +168,21 @@ def of_shapes(*shapes: set[str], is_sure: bool = True) -> Callable[[Files], int]
 
 
 def streamed(files: Files, name: str, read: Callable[[IO[bytes]], Iterator[Read]]) -> Iterator[Read]:
-    """What `read` finds in a file; after the last of it `BrokenJSON` if the file ends early or is damaged."""
+    """What `read` finds in a file, which is reported if it ends early or is damaged."""
     try:
         with files.open(name) as stream:
             yield from read(stream)
     except UnreadableExport as error:
-        raise BrokenJSON(sentence_of(error)) from error
+        files.report(name, sentence_of(error))
+    except BrokenJSON:
+        files.report(name, _("the file ends early or is damaged here: what stands before it came in"))
 
 
-def records(files: Files, name: str) -> Iterator[tuple[str, Any]]:
+def records(
+    files: Files, name: str, read: Callable[[IO[bytes]], Iterator[Any]] = elements
+) -> Iterator[tuple[str, Any]]:
     """Each element of a file with its place."""
-    return ((f"{name}[{index}]", value) for index, value in enumerate(streamed(files, name, elements)))
+    return ((f"{name}[{index}]", value) for index, value in enumerate(streamed(files, name, read)))
 
 
 def parts(files: Files, name: str) -> Iterator[tuple[str, Any]]:

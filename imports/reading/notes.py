@@ -13,8 +13,8 @@ from core.text import gettext_noop as _
 from core.text import sentence_of
 from imports.reading.activity_page import MONTHS, month_in
 from imports.reading.files import Files
-from imports.reading.items import Skipped, UnreadableExport
-from imports.reading.values import compact, joined, line_of, object_of, objects_of, text_of
+from imports.reading.items import UnreadableExport
+from imports.reading.values import Fields, compact, joined, line_of, object_of, objects_of, text_of
 
 LONGEST_NOTE = 32 * 1024 * 1024
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<head>.{0,65536}?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -47,19 +47,23 @@ _BLOCK_ID = re.compile(r" \^[\w-]{1,12}$")
 _PACKED = re.compile(r"^```(?:compressed-)?json\n.*?(?:^```|\Z)", re.MULTILINE | re.DOTALL)
 
 
-def note_text(files: Files, name: str) -> str | Skipped:
-    """The whole text with plain newlines, or the reason why it is not read."""
-    if files.size(name) > LONGEST_NOTE:
-        return Skipped(where=name, reason=_("this note is too large"))
-    try:
-        with files.open(name) as stream:
-            text = text_of(decoded(stream.read(LONGEST_NOTE))[0])
-    except UnreadableExport as error:
-        return Skipped(where=name, reason=sentence_of(error))
-    return text if text.strip() else Skipped(where=name, reason=_("this note is empty"))
+def note_text(files: Files, name: str) -> str:
+    """The whole text with plain newlines; empty, and reported, if there is nothing to read."""
+    text, reason = "", _("this note is too large")
+    if files.size(name) <= LONGEST_NOTE:
+        reason = _("this note is empty")
+        try:
+            with files.open(name) as stream:
+                text = text_of(decoded(stream.read(LONGEST_NOTE))[0])
+        except UnreadableExport as error:
+            reason = sentence_of(error)
+    if text.strip():
+        return text
+    files.report(name, reason)
+    return ""
 
 
-def front_matter(text: str) -> tuple[dict[str, Any], str]:
+def front_matter(text: str) -> tuple[Fields, str]:
     """The front matter's values by their keys, and the note without it.
 
     It is YAML between lines of `---`, or TOML between lines of `+++`, or Logseq's lines of `key:: value`; people and
@@ -77,7 +81,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
     return (values, text[found.end() :]) if values else ({}, text)
 
 
-def properties_of(values: dict[str, Any], title: str, at: date | datetime | None) -> Iterator[tuple[str, str]]:
+def properties_of(values: Fields, title: str, at: date | datetime | None) -> Iterator[tuple[str, str]]:
     """What a note's head says besides its title and date: aliases, tags, people, numbers, as one line each."""
     for key, value in values.items():
         text = ", ".join(map(_line_of_value, value)) if isinstance(value, list) else _line_of_value(value)
@@ -117,7 +121,7 @@ def texts_of_canvas(value: Any) -> str:
     return joined(found)
 
 
-def _without_end(text: str) -> dict[str, Any]:
+def _without_end(text: str) -> Fields:
     """One line like `title: …` below a rule may be the text itself; several with a date are front matter."""
     if not _BEGINS.match(text):
         return {}
@@ -126,7 +130,7 @@ def _without_end(text: str) -> dict[str, Any]:
     return values if any(_when(_first(plain.get(key))) for key in _DATE_KEYS) and len(values) > 1 else {}
 
 
-def _usable(values: dict[str, Any]) -> dict[str, Any]:
+def _usable(values: Fields) -> Fields:
     """Lines that give neither a title nor a date stay part of the text."""
     plain = _by_plain_key(values)
     has_title = any(
@@ -137,7 +141,7 @@ def _usable(values: dict[str, Any]) -> dict[str, Any]:
     return values if has_title or any(_when(_first(plain.get(key))) for key in _DATE_KEYS) else {}
 
 
-def _yaml(head: str) -> dict[str, Any]:
+def _yaml(head: str) -> Fields:
     # The library's time grows with the cube of open brackets; a head with so many is read line by line.
     if sum(map(head.count, "[{")) > 100:
         return {}
@@ -149,7 +153,7 @@ def _yaml(head: str) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()} if isinstance(values, dict) else {}
 
 
-def _toml(head: str) -> dict[str, Any]:
+def _toml(head: str) -> Fields:
     # The library's time grows with the square of a key's parts; a longer line is read as text.
     if any(line.count(".") > 200 for line in head.splitlines()):
         return {}
@@ -159,9 +163,9 @@ def _toml(head: str) -> dict[str, Any]:
         return {}
 
 
-def _by_line(head: str) -> dict[str, Any]:
+def _by_line(head: str) -> Fields:
     """`key: value` or `key = value`, and the items of a list below a key."""
-    values: dict[str, Any] = {}
+    values: Fields = {}
     last = ""
     for line in head.splitlines():
         if isinstance(values.get(last), list) and (item := _LIST_ITEM.match(line)):
@@ -176,7 +180,7 @@ def _by_line(head: str) -> dict[str, Any]:
     return values
 
 
-def _by_plain_key(values: dict[str, Any]) -> dict[str, Any]:
+def _by_plain_key(values: Fields) -> Fields:
     """The values by keys without case, spaces and signs; the first of those that are then alike."""
     return {_plain_key(key): value for key, value in reversed(values.items())}
 
@@ -190,7 +194,7 @@ def _plain_key(key: str) -> str:
     return "".join(filter(str.isalnum, str(key).casefold()))
 
 
-def title_of(values: dict[str, Any], body: str, name: str) -> str:
+def title_of(values: Fields, body: str, name: str) -> str:
     heading, plain = _HEADING.search(body), _by_plain_key(values)
     stem = name.rpartition("/")[2].rpartition(".")[0].removesuffix(".excalidraw")
     titles = [line_of(_first(plain.get(key))) for key in _TITLE_KEYS]
@@ -204,7 +208,7 @@ def _first(value: Any) -> Any:
     return next(iter(value), None) if isinstance(value, list) else value
 
 
-def date_of(values: dict[str, Any], name: str) -> date | datetime | None:
+def date_of(values: Fields, name: str) -> date | datetime | None:
     plain = _by_plain_key(values)
     for key in _DATE_KEYS:
         if at := _when(_first(plain.get(key))):

@@ -6,15 +6,31 @@ from datetime import datetime
 from typing import Any
 
 from imports.reading.envelopes import OpenedText, opened
-from imports.reading.items import (
-    ImportedFile,
-    ImportedMessage,
-    Role,
-    SkippedMessage,
-)
+from imports.reading.items import ImportedFile, ImportedMessage, Role
 from imports.reading.times import parse_time
 from imports.reading.trees import Branches, branches, newest_leaf, with_inferred_times
-from imports.reading.values import compact, line_of, list_of, name_of_block, object_of, objects_of, text_of
+from imports.reading.values import Fields, compact, line_of, list_of, name_of_block, object_of, objects_of, text_of
+
+# The parent of a first message in several products.
+_NO_PARENTS = {None, "", "00000000-0000-0000-0000-000000000000", "00000000-0000-4000-8000-000000000000"}
+_ROLES: dict[str, Role] = {
+    "user": "user", "human": "user", "person": "user", "me": "user", "you": "user", "prompter": "user",
+    "assistant": "assistant", "ai": "assistant", "bot": "assistant", "model": "assistant", "gpt": "assistant",
+    "chatgpt": "assistant", "gemini": "assistant",
+}  # fmt: skip
+# What is said to the model for all its answers, and what its tools return: neither is the person's.
+_ROLES_OF_PROGRAMS = {"system", "developer", "tool", "function"}
+
+
+def role_of(value: Any, *path: str) -> Role | None:
+    """Who speaks, by the name that any product has for them."""
+    return _ROLES.get(line_of(value, *path).casefold())
+
+
+def unknown_roles(value: Any, *path: str) -> list[str]:
+    """The role, as a kind for the report, if it is neither somebody's nor a program's."""
+    name = line_of(value, *path)
+    return [] if role_of(name) or name.casefold() in _ROLES_OF_PROGRAMS else [f"role {name}"]
 
 
 @dataclass(kw_only=True)
@@ -24,37 +40,55 @@ class SessionTree:
     parents: dict[str, str | None] = field(default_factory=dict)
     times: dict[str, datetime | None] = field(default_factory=dict)
     visible: dict[str, ImportedMessage] = field(default_factory=dict)
-    skipped: dict[str, SkippedMessage] = field(default_factory=dict)
-    calls: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
+    calls: dict[str, tuple[Fields, ...]] = field(default_factory=dict)
     # Hidden nodes that asked for an answer: a program's own prompts, and commands without words.
     prompts: set[str] = field(default_factory=set)
     # The person's messages that answer a call, which is folded with them.
     replies: set[str] = field(default_factory=set)
 
-    def add(self, node: str, parent: str | None, at: datetime | None, shown: ImportedMessage | str) -> None:
-        """A node with its message, or with the reason why it is hidden."""
-        self.parents[node] = parent
+    def add(self, node: str, parent: str | None, at: datetime | None, message: ImportedMessage | None = None) -> None:
+        """A node, which is hidden without a message, or with one that has neither words nor files."""
+        self.parents[node] = None if parent in _NO_PARENTS else parent
         self.times[node] = at
-        if isinstance(shown, str):
-            self.skipped[node] = SkippedMessage(id=node, why=shown)
-        else:
-            self.visible[node] = shown
+        if message and (message.text or message.attachments or message.files):
+            self.visible[node] = message
 
-    def hide(self, node: str, why: str) -> None:
-        if self.visible.pop(node, None):
-            self.skipped[node] = SkippedMessage(id=node, why=why)
-
-    def part(self, nodes: list[str]) -> "SessionTree":
-        """The tree of these nodes alone."""
-        return SessionTree(
-            parents={node: self.parents[node] for node in nodes},
-            times={node: self.times[node] for node in nodes},
-            visible={node: self.visible[node] for node in nodes if node in self.visible},
-            skipped={node: self.skipped[node] for node in nodes if node in self.skipped},
-            calls={node: self.calls[node] for node in nodes if node in self.calls},
-            prompts=self.prompts.intersection(nodes),
-            replies=self.replies.intersection(nodes),
+    def say(
+        self,
+        node: str,
+        parent: str | None,
+        at: datetime | None,
+        role: Role | None,
+        text: str = "",
+        *,
+        model: str = "",
+        names: Iterable[str] = (),
+        files: Iterable[ImportedFile] = (),
+        calls: Iterable[Fields] = (),
+    ) -> None:
+        """A node with a message of these parts, if it has a role; only an answer has a model."""
+        message = role and ImportedMessage(
+            id=node,
+            role=role,
+            text=text,
+            at=at,
+            model=model if role == "assistant" else "",
+            attachments=tuple(names),
+            files=tuple(files),
+            tool_calls=tuple(calls),
         )
+        self.add(node, parent, at, message)
+
+    def part(self, nodes: list[str]) -> Fields:
+        """What a tree of these nodes alone is made of."""
+        return {
+            "parents": {node: self.parents[node] for node in nodes},
+            "times": {node: self.times[node] for node in nodes},
+            "visible": {node: self.visible[node] for node in nodes if node in self.visible},
+            "calls": {node: self.calls[node] for node in nodes if node in self.calls},
+            "prompts": self.prompts.intersection(nodes),
+            "replies": self.replies.intersection(nodes),
+        }
 
     def branches(self, leaf: str | None, created_at: datetime | None) -> Branches:
         """The current branch to `leaf`, and the others; the newest visible leaf if nothing is shown above that one."""
@@ -84,10 +118,6 @@ class SessionTree:
                 return
             yield above
             above = self.parents[above]
-
-    def span(self) -> tuple[datetime | None, datetime | None]:
-        known = [message.at for message in self.visible.values() if message.at]
-        return min(known, default=None), max(known, default=None)
 
 
 # A program's reasoning and calls: folded with the answer, and never its text.
@@ -134,7 +164,6 @@ def message_of(
     named, pictures = words.attachments, pictures_in(content)
     message = ImportedMessage(
         id=node,
-        parent=None,
         role=role,
         text=words.text,
         at=parse_time(at),
@@ -144,41 +173,18 @@ def message_of(
     return message, words
 
 
-def said(
-    node: str,
-    role: Role,
-    text: str,
-    at: datetime | None,
-    *,
-    model: Any = "",
-    names: Iterable[str] = (),
-    files: Iterable[ImportedFile] = (),
-    calls: Iterable[dict[str, Any]] = (),
-) -> ImportedMessage | str:
-    """A message, or that it is empty: it has neither text nor anything attached."""
-    attachments, found = tuple(names), tuple(files)
-    if not (text or attachments or found):
-        return "empty"
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=text,
-        at=at,
-        model=line_of(model) if role == "assistant" else "",
-        attachments=attachments,
-        files=found,
-        tool_calls=tuple(calls),
-    )
+def thinking(text: str) -> tuple[Fields, ...]:
+    """What the model thought, as a call; none without a text."""
+    return ({"name": "thinking", "summary": text},) if text.strip() else ()
 
 
-def calls_in(content: Any) -> tuple[dict[str, Any], ...]:
+def calls_in(content: Any) -> tuple[Fields, ...]:
     """Tool calls and thinking among the blocks of an answer."""
-    calls = []
+    calls: list[Fields] = []
     for block in list_of(content):
         match object_of(block):
             case {"type": "tool_use" | "toolCall", "name": str(name)} as call:
                 calls.append({"name": line_of(name), "input": compact(call.get("input", call.get("arguments")))})
-            case {"type": "thinking", "thinking": str(thinking)} if thinking.strip():
-                calls.append({"name": "thinking", "summary": text_of(thinking)})
+            case {"type": "thinking"} as block:
+                calls += thinking(text_of(block, "thinking"))
     return tuple(calls)

@@ -6,22 +6,21 @@ A log is recognised by its content: in a product's folder, in a part of it, in a
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.exported import LONGEST_SUMMARY
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Skipped
+from imports.reading.items import ImportedConversation, ImportedMessage, Item, Skipped
 from imports.reading.json_lines import first_lines
 from imports.reading.json_streams import LOOKED_AT
+from imports.reading.values import Fields
 
 # Also packed, reset or deleted ones, whose time follows the name.
 _LOG = re.compile(r"\.jsonl(?:\.[^/]*)?\Z", re.IGNORECASE)
-NO_PARENT = _("the work of a subagent, whose session is not in this export")
 
 
 def logs(
-    files: Files, is_of: Callable[[dict[str, Any]], bool], named: re.Pattern[str], at_most: int | None = None
+    files: Files, is_of: Callable[[Fields], bool], named: re.Pattern[str], at_most: int | None = None
 ) -> Iterator[str]:
     """The names of the logs of which a first line is of the product, and those that have its names for them."""
     names = files.names()
@@ -30,7 +29,7 @@ def logs(
             yield name
 
 
-def has_logs(files: Files, is_of: Callable[[dict[str, Any]], bool], named: re.Pattern[str]) -> bool:
+def has_logs(files: Files, is_of: Callable[[Fields], bool], named: re.Pattern[str]) -> bool:
     return any(map(named.match, files.names())) or any(logs(files, is_of, named, LOOKED_AT))
 
 
@@ -66,7 +65,17 @@ class Children:
             found[place] = replace(found[place], tool_calls=(*found[place].tool_calls, call))
         return tuple(found)
 
+    def placed(self, item: Item, where: str, parent: str | None) -> Iterator[Item]:
+        """A session with what worked for it; the work for another session, its `parent`, waits for that one."""
+        if not isinstance(item, ImportedConversation):
+            yield item
+        elif parent is None:
+            yield replace(item, messages=self.folded(item.messages, item.external_id, *item.also_ids))
+        else:
+            self.add(parent, where, item.messages)
+
     def without_parent(self) -> Iterator[Skipped]:
         """The work of subagents, whose sessions are not in the export."""
+        reason = _("the work of a subagent, whose session is not in this export")
         for session, children in self._of.items():
-            yield from (Skipped(where=where, reason=NO_PARENT, external_id=session) for where in children)
+            yield from (Skipped(where=where, reason=reason, external_id=session) for where in children)

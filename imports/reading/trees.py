@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from imports.reading.items import (
-    ImportedMessage,
-)
+from imports.reading.items import ImportedMessage
 
 Branches = tuple[tuple[ImportedMessage, ...], tuple[ImportedMessage, ...]]
 

@@ -5,17 +5,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from core.text import pg_text
+from recollect_cli.values import Fields, joined, list_of, object_of, objects_of, value_at
 
-
-def value_at(value: Any, *path: str) -> Any:
-    """The value below these names, one within the other; None where there is none."""
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+# Found here too by every reader.
+__all__ = ["Fields", "joined", "list_of", "object_of", "objects_of", "value_at"]
 
 
 def text_of(value: Any, *path: str) -> str:
@@ -37,33 +33,22 @@ def id_of(value: Any, *path: str) -> str:
     return text_of(value).strip()
 
 
-def list_of(value: Any, *path: str) -> list[Any]:
-    value = value_at(value, *path)
-    return value if isinstance(value, list) else []
-
-
-def object_of(value: Any, *path: str) -> dict[str, Any]:
-    value = value_at(value, *path)
-    return value if isinstance(value, dict) else {}
-
-
-def objects_of(value: Any, *path: str) -> list[dict[str, Any]]:
-    return [each for each in list_of(value, *path) if isinstance(each, dict)]
-
-
-def name_of_block(block: dict[str, Any]) -> str:
+def name_of_block(block: Fields) -> str:
     """What a message calls the file of a block: its name, or else its kind."""
     return line_of(block.get("title")) or line_of(block.get("filename")) or line_of(block.get("type"))
 
 
-def first_of(fields: dict[str, Any], *names: str) -> str:
+def first_of(fields: Any, *names: str) -> str:
     """The first of these fields that says something, as one line."""
-    return next(filter(None, (line_of(id_of(fields.get(name))) for name in names)), "")
+    return next(filter(None, (line_of(id_of(fields, name)) for name in names)), "")
 
 
-def joined(texts: Iterable[str]) -> str:
-    """The texts as paragraphs, without empty ones."""
-    return "\n\n".join(text for text in texts if text.strip()).strip()
+def parsed(text: Any) -> Any:
+    """The value of a text in JSON; None for anything else."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def compact(value: Any) -> str:

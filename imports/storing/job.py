@@ -140,7 +140,8 @@ def _store(
         done = Batch(chosen, user=user, brought_by=batch, export=export).write()
         kept_items, refused = keep_all(others, user=user, brought_by=batch)
         if done.turns or kept_items:
-            queue.count_anew(job)
+            # What fails next fails for the first time.
+            queue.held(job).update(attempts=0)
         _note_stored(batch, done, kept_items)
         _note_refused(batch, [*((where, why, where) for where, why in refused.items()), *done.refused])
         kinds = Counter(f"{kind_of(item)}s" for item in kept_items)

@@ -13,10 +13,10 @@ from django.utils import timezone
 from core.isolation.acting import Caller, acting_as
 from core.text import Sentence, pg_text
 from core.text import gettext_noop as _
-from imports.models import ENTRY_KINDS, MAX_TITLE, Import, ImportEntry, ImportJob, ItemKind
+from imports.models import ENTRY_KINDS, MAX_TITLE, UNUSED_FOR, Import, ImportEntry, ImportJob, ItemKind
 from imports.reading.items import ImportedConversation, Notice, Skipped
 from imports.reading.products import recognise
-from imports.storing import queue, uploads
+from imports.storing import queue
 from imports.storing.contents import SkippedCounts, id_of, kind_of, open_export, read
 from imports.storing.conversations import ItemsByKey, TurnStretch, exported_here, item_of, known_items, says_more
 from imports.storing.documents import KeptItem, statuses_of, title_of, written_at
@@ -81,7 +81,7 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         batch.progress = 1.0
         batch.account = {"read": account}
         _save(batch, left_out)
-        uploads.keep_until_expiry(batch, now=batch.updated_at)
+        queue.due_at(batch, batch.updated_at + UNUSED_FOR)
 
 
 def _conversation_entries(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db import DatabaseError, connections, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from imports.models import Import, ImportJob
@@ -34,17 +35,12 @@ class LeaseLost(Exception):
 
 def want_worker(batch: Import, *, now: datetime) -> None:
     """Queue the import in the caller's transaction; a worker is woken after the commit."""
-    _put(batch, now)
+    due_at(batch, now)
     transaction.on_commit(wake_importer, robust=True)
 
 
-def expire_at(batch: Import, moment: datetime) -> None:
-    """Until then the user may continue the upload; then a worker deletes it."""
-    _put(batch, moment)
-
-
-def _put(batch: Import, moment: datetime) -> None:
-    """One job for each import, as new."""
+def due_at(batch: Import, moment: datetime) -> None:
+    """Queue the import as new: a worker then takes its next step, or deletes an upload that nobody continued."""
     job = ImportJob(user_id=batch.user_id, import_id=batch.pk, created_at=moment, due_at=moment, lease=None, attempts=0)
     ImportJob.objects.bulk_create(
         [job],
@@ -83,27 +79,20 @@ def has_due(*, now: datetime) -> bool:
     return ImportJob.objects.filter(due_at__lte=now).exists()
 
 
+def held(job: ImportJob) -> QuerySet[ImportJob]:
+    """The job's row, unless the worker that claimed it has lost its lease."""
+    return ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease)
+
+
 def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
     """The import, its row locked, with a renewed lease. Raises `LeaseLost`.
 
     The import's row is locked before the job's, as in a cancellation.
     """
     batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
-    mine = ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease)
-    if batch is None or not mine.update(due_at=timezone.now() + LEASE):
+    if batch is None or not held(job).update(due_at=timezone.now() + LEASE):
         raise LeaseLost
     return batch
-
-
-def count_anew(job: ImportJob) -> None:
-    """In the transaction of a batch that has got on: what fails next fails for the first time."""
-    ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(attempts=0)
-
-
-def release(job: ImportJob, *, now: datetime) -> None:
-    """Let the job be retried in a moment, after each failure a little later."""
-    later = now + timedelta(seconds=5 * job.attempts)
-    ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(due_at=later, lease=None)
 
 
 @contextmanager
@@ -123,9 +112,7 @@ def _renew(job: ImportJob, ended: threading.Event) -> None:
     # How often a worker renews its lease within the lease's time.
     while not ended.wait(LEASE.total_seconds() / 4):
         try:
-            ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(
-                due_at=timezone.now() + LEASE
-            )
+            held(job).update(due_at=timezone.now() + LEASE)
         except DatabaseError:
             logger.warning("The lease of an import could not be renewed")
         finally:

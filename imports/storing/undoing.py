@@ -85,7 +85,7 @@ def undo(job: ImportJob, user: User) -> Iterator[None]:
                 batch.progress = min(0.999, 1 - brought.count() / total)
                 batch.updated_at = now
                 batch.save(update_fields=["progress", "updated_at"])
-            queue.count_anew(job)
+            queue.held(job).update(attempts=0)
         yield
 
 

@@ -11,9 +11,8 @@ from django.conf import settings
 
 from core.errors import NoRoom
 from core.rounds import for_each
-from imports.models import UNUSED_FOR, Import, ImportJob
+from imports.models import Import, ImportJob
 from imports.reading.limits import Limits
-from imports.storing.queue import expire_at
 from intake.attachments.services import FREE_BYTES
 
 
@@ -35,11 +34,6 @@ def write(batch: Import, data: bytes, *, offset: int) -> None:
             upload.write(data)
     except OSError:
         raise NoRoom from None
-
-
-def keep_until_expiry(batch: Import, *, now: datetime) -> None:
-    """A worker deletes an upload that is not continued."""
-    expire_at(batch, now + UNUSED_FOR)
 
 
 def delete_forgotten(*, now: datetime) -> int:

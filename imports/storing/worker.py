@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from django.db import DatabaseError
@@ -96,9 +97,10 @@ def _batches_of(job: ImportJob) -> Iterator[None]:
         except MemoryError:
             sentence = TOO_LARGE
         except Exception as error:
-            # It is retried from its last batch. The message is not logged: a database's may quote users' text.
+            # It is retried from its last batch, each time a little later. The message is not logged: a database's may
+            # quote users' text.
             logger.error("Import %s failed in attempt %s: %s", job.import_id, job.attempts, _place_of(error))
-            queue.release(job, now=timezone.now())
+            queue.held(job).update(due_at=timezone.now() + timedelta(seconds=5 * job.attempts), lease=None)
         if sentence:
             _fail(job, user, sentence)
     logger.info("Import %s: a step of %.1f s", job.import_id, seconds + time.monotonic() - began)
@@ -113,7 +115,7 @@ def _step(job: ImportJob, user: User) -> Iterator[None]:
         batch = Import.objects.for_user(user).filter(pk=job.import_id).first()
         step = None if batch is None else STEPS.get(batch.state)
         if step is None:
-            ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).delete()
+            queue.held(job).delete()
             return
     yield from step(job, user)
 

@@ -22,5 +22,5 @@ def an_import(user: User, *, state: str = "done", word: str = "x", conversation_
             ImportedItem.objects.create(
                 user=user, batch=batch, kind="turn", key=b"key", content_hash=b"hash", conversation_id=conversation_id
             )
-        queue.expire_at(batch, NOW)
+        queue.due_at(batch, NOW)
     return str(batch.pk)

@@ -42,8 +42,8 @@ class ExportReader:
 
     `recognises` looks at names and beginnings, never at a whole file, and says how sure it is: 0 (no) to 100 (certainly
     this product). `read` yields items as it goes, holding little in memory; it raises `UnreadableExport` before the
-    first item if nothing can be read, and yields `Skipped` for what is broken further in. Files that it does not open
-    are listed after its items.
+    first item if nothing can be read, and yields `Skipped` for what is broken further in. A file that breaks off is
+    reported where it is read (`Files.report`). Files that it does not open are listed after its items.
     """
 
     product: str
@@ -101,7 +101,7 @@ def read_files(files: Files, product: str | None = None) -> Items:
     reader = _named(product) if product else recognise(files)
     is_found = False
     listed = set()
-    for item in reader.read(files):
+    for item in _items(files, reader):
         is_found = is_found or not isinstance(item, Notice)
         if isinstance(item, Skipped):
             listed.add(item.where)
@@ -117,6 +117,14 @@ def read_files(files: Files, product: str | None = None) -> Items:
     refused = files.refused()
     yield from refused
     yield from _not_read(files, reader, listed | {each.where for each in refused})
+
+
+def _items(files: Files, reader: ExportReader) -> Items:
+    """Its items, and between them what could not be read to its end."""
+    for item in reader.read(files):
+        yield from files.news()
+        yield item
+    yield from files.news()
 
 
 # Of programs and systems, and pictures, sound and fonts: they have no words that a reader of any product could take.

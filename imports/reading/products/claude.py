@@ -6,33 +6,22 @@ conversations, files of the memory are notes, and an artifact is a file of a con
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.attached import PASTED, ExportFiles, written
-from imports.reading.drafts import NO_MESSAGES, NO_PARENTS, ConversationDraft, NotShown, items_of
+from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import (
-    ImportedDocument,
-    ImportedFile,
-    ImportedMessage,
-    Item,
-    Items,
-    Role,
-    Skipped,
-    UnreadableExport,
-)
-from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
+from imports.reading.items import ImportedDocument, ImportedFile, Item, Items, Skipped, UnreadableExport
+from imports.reading.json_streams import LOOKED_AT, names_with, records
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import calls_in, texts_of, unknown_kinds
+from imports.reading.session_tree import calls_in, role_of, texts_of, unknown_kinds
 from imports.reading.times import first_time, parse_time
-from imports.reading.values import first_of, id_of, joined, line_of, object_of, objects_of, stable_id, text_of
+from imports.reading.values import Fields, first_of, id_of, joined, line_of, object_of, objects_of, stable_id, text_of
 
-_ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
 UNNAMED = "attachment"
 _DESIGN_CHAT = {"uuid", "messages.uuid", "messages.role"}
 _MEMORIES = ("conversations_memory", "project_memories", "memory_files")
@@ -58,9 +47,7 @@ def _read(files: Files) -> Items:
     if not names and not artifacts:
         _refuse_list_of_parts(files)
     projects = _project_names(files)
-    yield from items_of(
-        files, names, lambda where, record, not_shown: _items(where, record, not_shown, beside, projects)
-    )
+    yield from items_of(files, names, partial(_items, beside, projects))
     for found in artifacts:
         yield from items_of(files, [found[0]], partial(_artifact, files, found["folder"]))
     yield from beside.notice()
@@ -69,39 +56,34 @@ def _read(files: Files) -> Items:
 def _refuse_list_of_parts(files: Files) -> None:
     """Raises `UnreadableExport` for the list that Claude gives beside the files themselves, which names them."""
     for name in names_with(files, _LIST_OF_PARTS):
-        with suppress(BrokenJSON):
-            parts = [object_of(record) for _where, record in records(files, name)]
-            named = ", ".join(line_of(each, "name") for part in parts for each in objects_of(part, "files"))
-            message = _(
-                "This is the list of the files of your Claude export, not the export. Download the files that it "
-                "names, and import each of them, or all in one zip: %(names)s."
-            )
-            raise UnreadableExport(Sentence(message, names=named))
+        found = (each for _where, part in records(files, name) for each in objects_of(part, "files"))
+        message = _(
+            "This is the list of the files of your Claude export, not the export. Download the files that it names, "
+            "and import each of them, or all in one zip: %(names)s."
+        )
+        raise UnreadableExport(Sentence(message, names=", ".join(line_of(each, "name") for each in found)))
 
 
 def _project_names(files: Files) -> dict[str, str]:
     """By their ids, which memories and some conversations name."""
-    found: dict[str, str] = {}
-    for name in names_with(files, {"prompt_template"}, {"docs", "uuid"}):
-        # A file that breaks off is reported where its items are read.
-        with suppress(BrokenJSON):
-            for _where, record in records(files, name):
-                project = object_of(record)
-                if "docs" in project or "prompt_template" in project:
-                    found[id_of(project, "uuid")] = line_of(project, "name")
-    return found
+    names = names_with(files, {"prompt_template"}, {"docs", "uuid"})
+    found = (object_of(record) for name in names for _where, record in records(files, name))
+    return {id_of(each, "uuid"): line_of(each, "name") for each in found if _is_project(each)}
+
+
+def _is_project(record: Fields) -> bool:
+    return "docs" in record or "prompt_template" in record
 
 
 def _items(
-    where: str, record: Any, not_shown: NotShown, beside: ExportFiles, projects: Mapping[str, str]
+    beside: ExportFiles, projects: Mapping[str, str], where: str, record: Any, not_shown: NotShown
 ) -> Iterator[Item]:
     if not isinstance(record, dict):
         yield Skipped(where=where, reason=_("not a conversation, a project or a memory"))
     elif any(name in record for name in _MEMORIES):
         yield from _memories(record, projects)
-        for name in record.keys() - {*_MEMORIES, "account_uuid"}:
-            not_shown.note(name, where)
-    elif "docs" in record or "prompt_template" in record:
+        not_shown.note(where, *(record.keys() - {*_MEMORIES, "account_uuid"}))
+    elif _is_project(record):
         yield from _project(where, record)
     elif isinstance(record.get("chat_messages"), list):
         yield _draft(where, record, not_shown, beside, projects).finished()
@@ -112,7 +94,7 @@ def _items(
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record, "uuid") or None)
 
 
-def _as_message(message: Any) -> dict[str, Any]:
+def _as_message(message: Any) -> Fields:
     """A message of a design chat in the form of the others."""
     fields = object_of(message)
     content = fields.get("content")
@@ -137,14 +119,11 @@ def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: No
         file = written(title, text_of(fields, "content"), text_of(fields, "type"))
     draft = ConversationDraft(product="claude", where=where, external_id=id_of(fields, "id"), title=title)
     at = first_time(fields, "updated_at", "created_at")
-    message = ImportedMessage(
-        id="artifact", parent=None, role="assistant", text=title, at=at, attachments=(file.name,), files=(file,)
-    )
-    draft.add("artifact", None, at, message)
+    draft.say("artifact", None, at, "assistant", title, names=[file.name], files=[file])
     yield draft.finished()
 
 
-def _memories(record: dict[str, Any], projects: Mapping[str, str]) -> Iterator[Item]:
+def _memories(record: Fields, projects: Mapping[str, str]) -> Iterator[Item]:
     account = id_of(record, "account_uuid")
     memories = {"memory:conversations": ("Claude's memory", "", text_of(record, "conversations_memory"))}
     for key, text in object_of(record, "project_memories").items():
@@ -170,7 +149,7 @@ def _memories(record: dict[str, Any], projects: Mapping[str, str]) -> Iterator[I
             )
 
 
-def _project(where: str, record: dict[str, Any]) -> Iterator[Item]:
+def _project(where: str, record: Fields) -> Iterator[Item]:
     name = line_of(record, "name") or "Project"
     about = text_of(record, "description").strip()
     # Below the first text of the project.
@@ -206,7 +185,7 @@ def _project(where: str, record: dict[str, Any]) -> Iterator[Item]:
 
 
 def _draft(
-    where: str, record: dict[str, Any], not_shown: NotShown, beside: ExportFiles, projects: Mapping[str, str]
+    where: str, record: Fields, not_shown: NotShown, beside: ExportFiles, projects: Mapping[str, str]
 ) -> ConversationDraft:
     project = object_of(record, "project")
     project_id = id_of(project, "uuid") or id_of(record, "project_uuid")
@@ -226,49 +205,40 @@ def _draft(
         node = id_of(message, "uuid")
         if not node or node in draft.parents:
             node = f"{node}#{place}"
-        named = id_of(message, "parent_message_uuid")
-        parent = (None if named in NO_PARENTS else named) if is_tree else before
-        draft.add(node, parent, parse_time(message, "created_at"), _message(node, message, beside))
-        for kind in _unknown_kinds(message):
-            not_shown.note(kind, f"{where} {node}")
+        _say(draft, node, id_of(message, "parent_message_uuid") if is_tree else before, message, beside)
+        if role_of(message, "sender") is None:
+            not_shown.note(f"{where} {node}", f"sender {line_of(message, 'sender')}")
+        not_shown.note(f"{where} {node}", *unknown_kinds(message.get("content")))
         before = node
-    draft.leaf = _newest(draft) if is_tree else before
+    if is_tree:
+        # The export does not name the current leaf: the newest message is on the current branch.
+        dated = [(at, node) for node in draft.visible if (at := draft.times[node])]
+        before = max(dated, key=lambda each: each[0])[1] if dated else None
+    draft.leaf = before
     return draft
 
 
-def _newest(draft: ConversationDraft) -> str | None:
-    """The export does not name the current leaf: the newest message is on the current branch."""
-    dated = [(at, node) for node in draft.visible if (at := draft.times[node])]
-    if not dated:
-        return None
-    return max(dated, key=lambda each: each[0])[1]
-
-
-def _message(node: str, message: dict[str, Any], beside: ExportFiles) -> ImportedMessage | str:
-    role = _ROLES.get(text_of(message, "sender"))
-    if role is None:
-        return "neither of the person nor of Claude"
-    blocks = objects_of(message, "content")
-    text = _words(role, texts_of(blocks))
-    # Beside blocks this repeats them, or says that a block is not supported.
-    text = text or _words(role, [text_of(message, "text")]) or _only_result(blocks)
+def _say(draft: ConversationDraft, node: str, parent: str | None, message: Fields, beside: ExportFiles) -> None:
+    role, blocks = role_of(message, "sender"), objects_of(message, "content")
+    # The text beside blocks repeats them, or says that a block is not supported.
+    sources = (texts_of(blocks), [text_of(message, "text")])
+    texts = (opened(each, "claude", is_answer=role == "assistant").text for each in sources)
     attached = objects_of(message, "attachments")
-    names = tuple(line_of(each, "file_name") or UNNAMED for each in [*attached, *_files(message)])
-    if not text and not names:
-        return "empty"
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=text,
-        at=parse_time(message, "created_at"),
-        attachments=names,
-        files=(*_extracted(attached), *_stored(message, beside), *_documents(blocks)),
-        tool_calls=calls_in(blocks),
+    names = [line_of(each, "file_name") or UNNAMED for each in [*attached, *_files(message)]]
+    files = (*_extracted(attached), *_stored(message, beside), *_documents(blocks)) if role else ()
+    draft.say(
+        node,
+        parent,
+        parse_time(message, "created_at"),
+        role,
+        next(filter(None, texts), "") or _only_result(blocks),
+        names=names,
+        files=files,
+        calls=calls_in(blocks),
     )
 
 
-def _extracted(attached: list[dict[str, Any]]) -> Iterator[ImportedFile]:
+def _extracted(attached: list[Fields]) -> Iterator[ImportedFile]:
     """The texts that were read from attached files, or pasted."""
     for each in attached:
         if (text := text_of(each, "extracted_content")).strip():
@@ -276,7 +246,7 @@ def _extracted(attached: list[dict[str, Any]]) -> Iterator[ImportedFile]:
             yield ImportedFile(name=name or PASTED, text=text, named_as=name or UNNAMED)
 
 
-def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
+def _stored(message: Fields, beside: ExportFiles) -> Iterator[ImportedFile]:
     """The files that lie in the export."""
     for each in _files(message):
         id_ = id_of(each, "file_uuid") or id_of(each, "uuid")
@@ -284,7 +254,7 @@ def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFi
             yield found
 
 
-def _documents(blocks: list[dict[str, Any]]) -> Iterator[ImportedFile]:
+def _documents(blocks: list[Fields]) -> Iterator[ImportedFile]:
     """The artifacts and files that an answer wrote, as they are at its end; a change of a part is a folded call."""
     found: dict[str, ImportedFile] = {}
     for block in blocks:
@@ -297,11 +267,7 @@ def _documents(blocks: list[dict[str, Any]]) -> Iterator[ImportedFile]:
     yield from found.values()
 
 
-def _words(role: Role, texts: list[str]) -> str:
-    return opened(texts, "claude", is_answer=role == "assistant").text
-
-
-def _only_result(blocks: list[dict[str, Any]]) -> str:
+def _only_result(blocks: list[Fields]) -> str:
     """An answer without a text of its own: the documents that it wrote, or else what its tools returned."""
     artifacts = (object_of(block, "input") for block in blocks if block.get("type") == "tool_use")
     written = joined(
@@ -313,12 +279,7 @@ def _only_result(blocks: list[dict[str, Any]]) -> str:
     return written or joined(text for content in results for text in texts_of(content))
 
 
-def _unknown_kinds(message: dict[str, Any]) -> list[str]:
-    sender = line_of(message, "sender")
-    return [*([] if sender in _ROLES else [f"sender {sender}"]), *unknown_kinds(message.get("content"))]
-
-
-def _files(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _files(message: Fields) -> list[Fields]:
     return [*objects_of(message, "files"), *objects_of(message, "files_v2")]
 
 

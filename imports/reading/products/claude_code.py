@@ -9,8 +9,8 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import PromptsByMinute, embedded, from_base64, prompts_in, with_pasted
-from imports.reading.drafts import NotShown
-from imports.reading.envelopes import OpenedText, opened, title_without
+from imports.reading.drafts import NO_WORDS, ConversationDraft, NotShown
+from imports.reading.envelopes import opened, title_without
 from imports.reading.files import Files
 from imports.reading.items import (
     ImportedConversation,
@@ -19,18 +19,17 @@ from imports.reading.items import (
     ImportedMessage,
     Item,
     Items,
-    Role,
     Skipped,
 )
 from imports.reading.json_lines import json_lines
 from imports.reading.json_streams import records
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import SessionTree, calls_in, message_of, texts_of, unknown_kinds
+from imports.reading.session_tree import SessionTree, calls_in, message_of, role_of, texts_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs, stem
 from imports.reading.times import parse_time
 from imports.reading.trees import hanging_together, nearest_visible, with_missing_links
-from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
+from imports.reading.values import Fields, id_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
 from recollect_cli.replies import asked, questions_in, replies_in_results
 
 PRODUCT = "claude-code"
@@ -92,7 +91,7 @@ def _recognises(files: Files) -> int:
     return 95 if any(map(_MEMORY.match, files.names())) or has_logs(files, _is_of_claude, _SESSION) else 0
 
 
-def _is_of_claude(line: dict[str, Any]) -> bool:
+def _is_of_claude(line: Fields) -> bool:
     kind = line.get("type")
     if kind == "summary":
         return "leafUuid" in line
@@ -114,7 +113,7 @@ def _read(files: Files) -> Items:
     _show_commands_with_answers(sessions)
     _attach_mentioned(sessions)
     for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
-        yield _conversation(sessions, nodes)
+        yield from _conversation(sessions, nodes)
     yield from sessions.children.without_parent()
     yield from sessions.not_shown.listed()
 
@@ -127,21 +126,15 @@ def _memories(files: Files, sessions: _Sessions) -> Iterator[Item]:
             project = folders.get(folder, "")
             # As Claude Code names the folder, which stands in no path if it was given alone.
             folder = re.sub(r"[^A-Za-z0-9]", "-", project) or folder
-            yield from _memory(files, name, f"projects/{folder}/{memory['path']}", project)
+            path = f"projects/{folder}/{memory['path']}"
+            title = path.rpartition("/")[2].removesuffix(".md")
+            if text := note_text(files, name):
+                yield ImportedDocument(product=PRODUCT, external_id=path, title=title, project=project, text=text)
 
 
 def _folder(name: str) -> str:
     """By which Claude Code names the folder of its sessions and their memory."""
     return name.rpartition("/")[0].rpartition("/")[2]
-
-
-def _memory(files: Files, name: str, path: str, project: str) -> Iterator[Item]:
-    text = note_text(files, name)
-    if isinstance(text, Skipped):
-        yield text
-    else:
-        title = path.rpartition("/")[2].removesuffix(".md")
-        yield ImportedDocument(product=PRODUCT, external_id=path, title=title, project=project, text=text)
 
 
 def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) -> Iterator[Skipped]:
@@ -155,22 +148,23 @@ def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) ->
         else:
             has_nodes |= _take(line, sessions, name, number, file_id)
     if not has_nodes:
-        yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=file_id)
+        yield Skipped(where=name, reason=NO_WORDS, external_id=file_id)
 
 
-def _take_of_child(line: dict[str, Any], sessions: _Sessions, file_id: str) -> None:
+def _take_of_child(line: Fields, sessions: _Sessions, file_id: str) -> None:
     """What a subagent was asked and said: never the person's words."""
-    role, message, node = line.get("type"), object_of(line, "message"), id_of(line, "uuid")
+    role, node = role_of(line, "type"), id_of(line, "uuid")
     child = id_of(line, "agentId") or sessions.child_of.get(id_of(line, "parentUuid"), node)
     sessions.child_of[node] = child
-    asker: Role = "user" if role == "user" else "assistant"
-    shown, _words = message_of(node, asker, message.get("content"), line.get("timestamp"), product=PRODUCT)
-    if role in ("user", "assistant") and shown.text:
+    if role is None:
+        return
+    shown, _words = message_of(node, role, value_at(line, "message", "content"), line.get("timestamp"), product=PRODUCT)
+    if shown.text:
         session = id_of(line, "sessionId") or file_id
         sessions.children.add(session, f"{session}: {child}", [shown])
 
 
-def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
+def _take(line: Fields, sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
     """Whether the line is a node of the tree."""
     session = id_of(line, "sessionId") or file_id
     kind, where = line_of(line, "type"), f"{name}:{number}"
@@ -180,7 +174,7 @@ def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, fil
         sessions.folders.setdefault(session, "")
         return bool(sessions.queued[session])
     if kind not in (*_KNOWN_KINDS, "user", "assistant"):
-        sessions.not_shown.note(kind or "no kind", where)
+        sessions.not_shown.note(where, kind or "no kind")
     _take_title(line, kind, sessions, session)
     node = id_of(line, "uuid")
     if not node and kind in ("user", "assistant"):
@@ -207,7 +201,7 @@ def _take_title_of_desktop(files: Files, name: str, sessions: _Sessions) -> None
             sessions.titles.setdefault(session, {})["custom-title"] = title
 
 
-def _take_title(line: dict[str, Any], kind: str, sessions: _Sessions, session: str) -> None:
+def _take_title(line: Fields, kind: str, sessions: _Sessions, session: str) -> None:
     if kind in ("custom-title", "ai-title"):
         title = line_of(line, "customTitle" if kind == "custom-title" else "aiTitle")
         sessions.titles.setdefault(session, {})[kind] = title_without(title, PRODUCT)
@@ -215,7 +209,7 @@ def _take_title(line: dict[str, Any], kind: str, sessions: _Sessions, session: s
         sessions.summaries[id_of(line, "leafUuid")] = title_without(line_of(line, "summary"), PRODUCT)
 
 
-def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None:
+def _take_queue(line: Fields, queued: list[_Queued], where: str) -> None:
     match line.get("operation"):
         case "enqueue":
             content = line.get("content")
@@ -233,57 +227,56 @@ def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None
                 each.is_taken_back, each.is_waiting = each.is_taken_back or each.is_waiting, False
 
 
-def _parent_of(line: dict[str, Any]) -> str | None:
+def _parent_of(line: Fields) -> str | None:
     return id_of(line, "parentUuid") or id_of(line, "logicalParentUuid") or None
 
 
-def _add_node(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> None:
+def _add_node(line: Fields, node: str, where: str, sessions: _Sessions) -> None:
     tree, at = sessions.tree, parse_time(line, "timestamp")
     shown = _shown(line, node, where, sessions)
-    if isinstance(shown, ImportedMessage) and at and shown.text:
+    if shown and at and shown.text:
         first = sessions.seen.setdefault((shown.role, shown.text, at), node)
         if first != node:
             # The same message under a new id: a session that was resumed.
             sessions.same[node] = first
             sessions.of_node[first] += [each for each in sessions.of_node[node] if each not in sessions.of_node[first]]
-            shown = "repeated"
+            shown = None
     tree.add(node, _parent_of(line), at, shown)
     if line.get("type") in ("user", "assistant"):
         sessions.spoken.add(sessions.same.get(node, node))
         if calls := calls_in(value_at(line, "message", "content")):
             tree.calls[node] = calls
-    elif not isinstance(shown, str):
+    elif shown:
         sessions.spoken.add(node)
 
 
-def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> ImportedMessage | str:
-    """The message of a line, or the reason why it is hidden."""
-    role, message = line_of(line, "type"), object_of(line, "message")
-    attachment = object_of(line, "attachment")
-    if role == "attachment" and attachment.get("type") == "queued_command":
-        role, message = "user", {"content": attachment.get("prompt")}
-    elif role == "attachment" and (mentioned := _mentioned(attachment, sessions.export)):
+def _shown(line: Fields, node: str, where: str, sessions: _Sessions) -> ImportedMessage | None:
+    """The message of a line, if it has one; notes what may be answered, and the files that the user named."""
+    kind, message, attachment = line_of(line, "type"), object_of(line, "message"), object_of(line, "attachment")
+    if kind == "attachment" and attachment.get("type") == "queued_command":
+        kind, message = "user", {"content": attachment.get("prompt")}
+    elif kind == "attachment" and (mentioned := _mentioned(attachment, sessions.export)):
         sessions.mentioned[node] = mentioned
-    mark = next((mark for mark in ("isMeta", "isCompactSummary", "isApiErrorMessage") if line.get(mark)), None)
-    if role not in ("user", "assistant") or mark:
-        return mark or role or "unknown"
-    if message.get("model") == "<synthetic>":
-        return "synthetic"
+    role, is_marked = role_of(kind), any(map(line.get, ("isMeta", "isCompactSummary", "isApiErrorMessage")))
+    if role is None or is_marked or message.get("model") == "<synthetic>":
+        return None
     content = message.get("content")
-    for kind in unknown_kinds(content):
-        sessions.not_shown.note(kind, where)
-    asker: Role = "user" if role == "user" else "assistant"
+    sessions.not_shown.note(where, *unknown_kinds(content))
     had_words = any(texts_of(content))
     if said := replies_in_results({**line, "message": message}) if role == "user" else _asked(content):
         content = [*list_of(content), {"type": "text", "text": said}]
         sessions.tree.replies.add(node)
-    shown, words = message_of(node, asker, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
-    if not (shown.text or shown.attachments):
-        return _hidden(node, shown, words, content, sessions)
-    shown = replace(
-        shown, files=embedded(sessions.export, content), only_asks=asker == "assistant" and bool(said) and not had_words
-    )
-    return with_pasted(shown, sessions.prompts)
+    shown, words = message_of(node, role, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
+    if shown.text or shown.attachments:
+        only_asks = role == "assistant" and bool(said) and not had_words
+        shown = replace(shown, files=embedded(sessions.export, content), only_asks=only_asks)
+        return with_pasted(shown, sessions.prompts)
+    if words.command:
+        sessions.commands[node] = replace(shown, text=words.command)
+    elif words.is_prompt:
+        sessions.tree.prompts.add(node)
+        sessions.not_shown.prompts += 1
+    return None
 
 
 def _asked(content: Any) -> str:
@@ -291,7 +284,7 @@ def _asked(content: Any) -> str:
     return joined(asked(questions_in(call.get("name"), call.get("input"))) for call in calls)
 
 
-def _mentioned(attachment: dict[str, Any], export: Files) -> tuple[ImportedFile, ...]:
+def _mentioned(attachment: Fields, export: Files) -> tuple[ImportedFile, ...]:
     """The text of a file that the user named in a message, or its picture."""
     content = object_of(attachment, "content")
     file = object_of(content, "file")
@@ -314,20 +307,6 @@ def _attach_mentioned(sessions: _Sessions) -> None:
             tree.visible[asked.id] = replace(asked, files=(*asked.files, *mentioned))
 
 
-def _hidden(node: str, shown: ImportedMessage, words: OpenedText, content: Any, sessions: _Sessions) -> str:
-    """Why a message without words is hidden; notes what may have been answered."""
-    if words.command:
-        sessions.commands[node] = replace(shown, text=words.command)
-        return "command"
-    if words.is_prompt:
-        sessions.tree.prompts.add(node)
-        sessions.not_shown.prompts += 1
-    if words.is_prompt or words.is_changed:
-        return "the program's own words"
-    kinds = [line_of(block, "type") for block in list_of(content)]
-    return next(filter(None, kinds), "empty").replace("_", " ")
-
-
 def _add_queued(sessions: _Sessions) -> Iterator[Skipped]:
     """Prompts from the queue that stand in no message: the user said them all the same."""
     seen: dict[str, set[str]] = {}
@@ -346,9 +325,8 @@ def _add_queued(sessions: _Sessions) -> Iterator[Skipped]:
                 continue
             known.add(_plain(each.text))
             node = f"{session}:queued-{place}"
-            message = ImportedMessage(id=node, parent=None, role="user", text=each.text, at=each.at)
             # It has no link: it follows what was said before it.
-            sessions.tree.add(node, f"{session}:queue", each.at, message)
+            sessions.tree.say(node, f"{session}:queue", each.at, "user", each.text)
             sessions.of_node[node] = [session]
             sessions.spoken.add(node)
 
@@ -385,7 +363,6 @@ def _show_commands_with_answers(sessions: _Sessions) -> None:
     with_answer = {above[node] for node, message in tree.visible.items() if message.role == "assistant"}
     for node, message in sessions.commands.items():
         if node in with_answer:
-            tree.skipped.pop(node, None)
             tree.visible[node] = message
 
 
@@ -400,27 +377,23 @@ def _of_one_session(sessions: _Sessions) -> Iterator[tuple[str, str]]:
             last[session] = node
 
 
-def _conversation(sessions: _Sessions, nodes: list[str]) -> Item:
-    tree = sessions.tree.part(nodes)
-    ids = _first_session_first(sessions, nodes)
-    if not tree.visible:
-        return Skipped(where=sessions.files[ids[0]], reason=_("nothing was said in this session"), external_id=ids[0])
-    created_at, last_at = tree.span()
+def _conversation(sessions: _Sessions, nodes: list[str]) -> Iterator[Item]:
+    ids, times = _first_session_first(sessions, nodes), sessions.tree.times
     spoken = [node for node in nodes if node in sessions.spoken]
-    leaf = max(enumerate(spoken), key=lambda each: (tree.times[each[1]] or _LONG_AGO, each[0]))[1]
-    current, others = tree.branches(leaf, created_at)
-    return ImportedConversation(
+    draft = ConversationDraft(
+        **sessions.tree.part(nodes),
         product=PRODUCT,
+        where=sessions.files[ids[0]],
         external_id=ids[0],
-        also_ids=tuple(ids[1:]),
         title=_title(sessions, ids, nodes),
-        created_at=created_at,
-        last_at=last_at,
         project=sessions.folders[ids[0]] or None,
-        messages=sessions.children.folded(current, *ids),
-        other_branches=others,
-        skipped=tuple(tree.skipped.values()),
+        leaf=max(reversed(spoken), key=lambda node: times[node] or _LONG_AGO, default=None),
+        mends_broken=False,
     )
+    item = draft.finished()
+    if isinstance(item, ImportedConversation):
+        item = replace(item, also_ids=tuple(ids[1:]))
+    yield from sessions.children.placed(item, draft.where, None)
 
 
 def _first_session_first(sessions: _Sessions, nodes: list[str]) -> list[str]:
@@ -439,12 +412,12 @@ def _first_session_first(sessions: _Sessions, nodes: list[str]) -> list[str]:
     return sorted(count, key=lambda session: (own.get(session, _LONG_AGO), last[session], count[session]))
 
 
-def _title(sessions: _Sessions, ids: list[str], nodes: list[str]) -> str | None:
+def _title(sessions: _Sessions, ids: list[str], nodes: list[str]) -> str:
     for kind in ("custom-title", "ai-title"):
         for session in reversed(ids):
             if title := sessions.titles.get(session, {}).get(kind):
                 return title
-    return next((title for node in reversed(nodes) if (title := sessions.summaries.get(node))), None)
+    return next((title for node in reversed(nodes) if (title := sessions.summaries.get(node))), "")
 
 
 READER = ExportReader(

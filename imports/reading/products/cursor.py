@@ -2,19 +2,17 @@
 
 import re
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.drafts import ConversationDraft, NotShown
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, Items, Skipped
+from imports.reading.items import Items, Skipped
 from imports.reading.json_lines import json_lines
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import calls_in, message_of, texts_of, unknown_kinds
+from imports.reading.session_tree import calls_in, message_of, role_of, texts_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs, stem
-from imports.reading.values import object_of, value_at
+from imports.reading.values import Fields, object_of, value_at
 
 PRODUCT = "cursor"
 _TRANSCRIPT = re.compile(r"(?=.*\.jsonl\Z)(?:.*/)?agent-transcripts/")
@@ -29,7 +27,7 @@ def _recognises(files: Files) -> int:
     return 90 if has_logs(files, _is_of_cursor, _TRANSCRIPT) else 0
 
 
-def _is_of_cursor(line: dict[str, Any]) -> bool:
+def _is_of_cursor(line: Fields) -> bool:
     is_message = line.get("role") in ("user", "assistant") and "content" in object_of(line, "message")
     return is_message and not line.keys() & {"type", "uuid", "sessionId"}
 
@@ -44,30 +42,23 @@ def _read(files: Files) -> Items:
                 yield line
             else:
                 _take(line, number, draft, not_shown)
-        item = draft.finished()
-        if isinstance(item, ImportedConversation) and (found := _OF_SUBAGENT.match(name)):
-            children.add(found["parent"], name, item.messages)
-        elif isinstance(item, ImportedConversation):
-            yield replace(item, messages=children.folded(item.messages, item.external_id))
-        else:
-            yield item
+        found = _OF_SUBAGENT.match(name)
+        yield from children.placed(draft.finished(), name, found["parent"] if found else None)
     yield from children.without_parent()
     yield from not_shown.listed()
 
 
-def _take(line: dict[str, Any], number: int, draft: ConversationDraft, not_shown: NotShown) -> None:
-    content, role = value_at(line, "message", "content"), line.get("role")
+def _take(line: Fields, number: int, draft: ConversationDraft, not_shown: NotShown) -> None:
+    content, role = value_at(line, "message", "content"), role_of(line, "role")
     node, above = str(number), next(reversed(draft.parents), None)
-    if role not in ("user", "assistant"):
-        draft.add(node, above, None, "no message")
+    if role is None:
+        draft.add(node, above, None)
         return
-    for kind in unknown_kinds(content):
-        not_shown.note(kind, f"{draft.where}:{number}")
-    is_user = role == "user"
-    at = _time(" ".join(texts_of(content))) if is_user else None
-    message, words = message_of(node, "user" if is_user else "assistant", content, at, product=PRODUCT)
-    not_shown.prompts += is_user and words.is_changed and not message.text
-    draft.add(node, above, message.at, message if message.text or message.attachments else "no text")
+    not_shown.note(f"{draft.where}:{number}", *unknown_kinds(content))
+    at = _time(" ".join(texts_of(content))) if role == "user" else None
+    message, words = message_of(node, role, content, at, product=PRODUCT)
+    not_shown.prompts += role == "user" and words.is_changed and not message.text
+    draft.add(node, above, message.at, message)
     draft.calls[node] = calls_in(content)
 
 

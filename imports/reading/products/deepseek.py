@@ -6,10 +6,10 @@ from typing import Any
 from core.text import gettext_noop as _
 from imports.reading.drafts import ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Item, Items, Role
+from imports.reading.items import Item, Items
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import said
+from imports.reading.session_tree import role_of, thinking
 from imports.reading.times import parse_time
 from imports.reading.values import first_of, id_of, joined, line_of, object_of, objects_of, text_of
 
@@ -37,36 +37,37 @@ def _conversation(where: str, value: Any, not_shown: NotShown) -> Iterator[Item]
         title=line_of(record, "title"),
         created_at=parse_time(record, "inserted_at"),
         last_at=parse_time(record, "updated_at"),
-        leaf=id_of(record, "current_message_id") or None,
+        leaf=id_of(record, "current_message_id"),
     )
     for key, each in object_of(record, "mapping").items():
-        node, fields = id_of(key), object_of(each)
-        parent, message = id_of(fields, "parent") or None, object_of(fields, "message")
-        above = draft.visible.get(parent or "")
-        role: Role = "user" if above is None or above.role == "assistant" else "assistant"
-        shown = _message(node, message, role) if message else "empty"
-        draft.add(node, parent, parse_time(message, "inserted_at"), shown)
-        for fragment in objects_of(message, "fragments"):
-            if (kind := line_of(fragment, "type")) not in _WORDS | _FOLDED:
-                not_shown.note(kind, f"{where} {node}")
+        node, parent, message = id_of(key), id_of(each, "parent"), object_of(each, "message")
+        _say(draft, node, parent, message)
+        kinds = (line_of(fragment, "type") for fragment in objects_of(message, "fragments"))
+        not_shown.note(f"{where} {node}", *(kind for kind in kinds if kind not in _WORDS | _FOLDED))
     yield draft.finished()
 
 
-def _message(node: str, message: dict[str, Any], role: Role) -> ImportedMessage | str:
-    """`role`: of a message that says none, which is that of no fragment either."""
+def _say(draft: ConversationDraft, node: str, parent: str, message: dict[str, Any]) -> None:
     fragments = objects_of(message, "fragments")
     kinds = {line_of(each, "type") for each in fragments}
+    # A message that says no role, which is that of no fragment either, answers the one above it.
+    above = draft.visible.get(parent)
+    is_user = above is None or above.role == "assistant"
     if kinds or message.get("role"):
-        role = "user" if "REQUEST" in kinds or line_of(message, "role").lower() == "user" else "assistant"
+        is_user = "REQUEST" in kinds or role_of(message, "role") == "user"
     thoughts = [text_of(each, "content") for each in fragments if each.get("type") == "THINK"]
-    thoughts.append(text_of(message, "reasoning_content"))
     # Any fragment that has a text says something, but for those of the program's work.
     texts = [text_of(each, "content") for each in fragments if each.get("type") not in _FOLDED]
-    text = joined(texts) or text_of(message, "content").strip()
-    files = [first_of(each, "file_name", "name") for each in objects_of(message, "files")]
-    calls = [{"name": "thinking", "summary": thought}] if (thought := joined(thoughts)) else []
-    at = parse_time(message, "inserted_at")
-    return said(node, role, text, at, model=message.get("model"), names=filter(None, files), calls=calls)
+    draft.say(
+        node,
+        parent,
+        parse_time(message, "inserted_at"),
+        "user" if is_user else "assistant",
+        joined(texts) or text_of(message, "content").strip(),
+        model=line_of(message, "model"),
+        names=filter(None, (first_of(each, "file_name", "name") for each in objects_of(message, "files"))),
+        calls=thinking(joined([*thoughts, text_of(message, "reasoning_content")])),
+    )
 
 
 def _recognises(files: Files) -> int:

@@ -13,10 +13,10 @@ from typing import Any
 from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.activity_page import cards, is_activity
-from imports.reading.drafts import ConversationDraft, NotShown, broken_off, items_of
+from imports.reading.drafts import ConversationDraft, NotShown, items_of
 from imports.reading.files import Files, as_utf8
-from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped
-from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records, streamed
+from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Role, Skipped
+from imports.reading.json_streams import LOOKED_AT, elements, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
 from imports.reading.values import first_of, id_of, joined, line_of, list_of, object_of, objects_of, stable_id, text_of
@@ -101,7 +101,7 @@ def _read(files: Files) -> Items:
 
 
 def _entries(files: Files) -> Iterator[tuple[str, Any]]:
-    """The entries of all activity lists; a `Skipped` in the place of what cannot be read."""
+    """The entries of all activity lists; a `Skipped` in the place of a list that repeats another."""
     lists = names_with(files, _SHAPE)
     folders = {name.rpartition("/")[0] for name in lists}
     for name in [*lists, *_pages(files)]:
@@ -109,14 +109,7 @@ def _entries(files: Files) -> Iterator[tuple[str, Any]]:
         if not is_list and name.rpartition("/")[0] in folders:
             yield name, Skipped(where=name, reason=_("the list beside it has the same entries"))
             continue
-        try:
-            if is_list:
-                yield from records(files, name)
-            else:
-                found = streamed(files, name, lambda stream: cards(as_utf8(stream)))
-                yield from ((f"{name}[{number}]", record) for number, record in enumerate(found))
-        except BrokenJSON as error:
-            yield name, broken_off(name, error)
+        yield from records(files, name, elements if is_list else lambda stream: cards(as_utf8(stream)))
 
 
 def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
@@ -167,21 +160,14 @@ def _of_workspace(where: str, value: Any, not_shown: NotShown) -> Iterator[Item]
     )
     for place, turn in enumerate(objects_of(record, "conversation_turns")):
         asked, answered = object_of(turn, "user_turn"), object_of(turn, "system_turn")
-        fields, role = (asked, "user") if "user_turn" in turn else (answered, "assistant")
+        is_user = "user_turn" in turn
+        fields = asked if is_user else answered
         texts = [text_of(fields, "prompt"), *(text_of(each, "data") for each in objects_of(fields, "text"))]
         names = [first_of(each, "name", "title") for each in objects_of(fields, "attachments")]
         node, at = f"turn-{id_of(fields, 'turn_index') or place}", parse_time(fields, "turn_last_modified")
-        message = ImportedMessage(
-            id=node,
-            parent=None,
-            role="user" if role == "user" else "assistant",
-            text=joined(texts),
-            at=at,
-            attachments=tuple(filter(None, names)),
-        )
-        draft.add(node, before, at, message if message.text or message.attachments else "empty")
-        for kind in turn.keys() - {"user_turn", "system_turn"}:
-            not_shown.note(kind, f"{where} {node}")
+        role: Role = "user" if is_user else "assistant"
+        draft.say(node, before, at, role, joined(texts), names=filter(None, names))
+        not_shown.note(f"{where} {node}", *(turn.keys() - {"user_turn", "system_turn"}))
         before = node
     yield draft.finished()
 

@@ -6,34 +6,32 @@ A record is written again whenever it grows, so the last writing of an id counts
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.drafts import ConversationDraft, NotShown
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped
+from imports.reading.items import ImportedConversation, ImportedMessage, Items, Skipped
 from imports.reading.json_lines import JsonLine, first_lines, json_lines
 from imports.reading.json_streams import LOOKED_AT, names_with, records
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import message_of, unknown_kinds
+from imports.reading.session_tree import message_of, role_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs
 from imports.reading.times import parse_time
-from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
+from imports.reading.values import Fields, compact, id_of, line_of, object_of, objects_of, text_of
 from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "gemini-cli"
 _CHAT = re.compile(r"(?=(?:.*/)?session-[^/]+\.jsonl\Z)(?:.*/)?chats/")
 _SHAPE = {"sessionId", "startTime", "messages"}
-_ROLES: dict[str, Role] = {"user": "user", "gemini": "assistant", "model": "assistant", "assistant": "assistant"}
 # What the program says itself.
-_KNOWN_TYPES = {*_ROLES, "info", "error", "warning"}
+_KNOWN_TYPES = {"info", "error", "warning"}
 
 
 def _recognises(files: Files) -> int:
     return 95 if has_logs(files, _is_head, _CHAT) or names_with(files, _SHAPE, at_most=LOOKED_AT) else 0
 
 
-def _is_head(line: dict[str, Any]) -> bool:
+def _is_head(line: Fields) -> bool:
     return (
         isinstance(line.get("sessionId"), str)
         and "type" not in line
@@ -43,12 +41,12 @@ def _is_head(line: dict[str, Any]) -> bool:
 
 @dataclass(kw_only=True)
 class _Session:
-    head: dict[str, Any] = field(default_factory=dict)
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    head: Fields = field(default_factory=dict)
+    records: dict[str, Fields] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
     path: list[str] = field(default_factory=list)
 
-    def take(self, record: dict[str, Any], number: int) -> None:
+    def take(self, record: Fields, number: int) -> None:
         """A record, or what changes of the head: `$set` may bring messages of the model's context."""
         if "$rewindTo" in record:
             target = id_of(record["$rewindTo"])
@@ -79,17 +77,14 @@ def _read(files: Files) -> Items:
                 yield line
             else:
                 session.take(line, number)
-        item = _draft(files, name, session, not_shown).finished()
-        if not isinstance(item, ImportedConversation):
-            yield item
-        elif session.head.get("kind") == "subagent":
+        item, parent = _draft(files, name, session, not_shown).finished(), None
+        if session.head.get("kind") == "subagent":
             parent = id_of(session.head, "parentSessionId") or name.rpartition("/")[0].rpartition("/")[2]
-            children.add(parent, name, item.messages)
-        else:
+        elif isinstance(item, ImportedConversation):
             is_taken_back = {message.id for message in item.messages}.isdisjoint(session.path)
             not_shown.set_aside += is_taken_back
-            messages = children.folded(item.messages, item.external_id)
-            yield replace(item, messages=messages, is_deleted=is_taken_back)
+            item = replace(item, is_deleted=is_taken_back)
+        yield from children.placed(item, name, parent)
     yield from children.without_parent()
     yield from not_shown.listed()
 
@@ -118,44 +113,38 @@ def _draft(files: Files, name: str, session: _Session, not_shown: NotShown) -> C
         ends[node] = node
         above = ends.get(session.parents[node])
         for message in _messages(node, record, name, not_shown):
-            shown = message if message.text or message.attachments else "no text"
-            draft.add(message.id, above, parse_time(record, "timestamp"), shown)
+            draft.add(message.id, above, message.at, message)
             above = ends[node] = message.id
-        if node not in draft.parents or node not in draft.times:
-            draft.add(node, above, parse_time(record, "timestamp"), line_of(record, "type") or "unknown")
+        if node not in draft.times:
+            draft.add(node, above, parse_time(record, "timestamp"))
     draft.leaf = ends.get(draft.leaf)
     return draft
 
 
-def _messages(node: str, record: dict[str, Any], name: str, not_shown: NotShown) -> Iterator[ImportedMessage]:
+def _messages(node: str, record: Fields, name: str, not_shown: NotShown) -> Iterator[ImportedMessage]:
     """The message of a record; of an answer that asks the person, their reply too."""
-    kind = line_of(record, "type")
-    if kind not in _KNOWN_TYPES:
-        not_shown.note(kind or "no kind", f"{name}: {node}")
-    if kind not in _ROLES:
+    kind, role, where = line_of(record, "type"), role_of(record, "type"), f"{name}: {node}"
+    if role is None:
+        not_shown.note(where, *({kind or "no kind"} - _KNOWN_TYPES))
         return
     # What the person typed, where the content also has the files that they named.
-    content = (kind == "user" and record.get("displayContent")) or record.get("content")
+    content = (role == "user" and record.get("displayContent")) or record.get("content")
     content = [content] if isinstance(content, dict) else content
-    for unknown in unknown_kinds([{"type": "text", **part} for part in objects_of(content)]):
-        not_shown.note(unknown, f"{name}: {node}")
+    not_shown.note(where, *unknown_kinds([{"type": "text", **part} for part in objects_of(content)]))
     calls = objects_of(record, "toolCalls")
     questions = [each for call in calls for each in questions_in(call.get("name"), call.get("args"))]
     if questions:
         parts = [content] if isinstance(content, str) else list(content or [])
         content = [*parts, {"text": asked(questions)}]
-    message, words = message_of(
-        node, _ROLES[kind], content, record.get("timestamp"), record.get("model"), product=PRODUCT
-    )
-    if words.is_prompt:
-        not_shown.prompts += 1
+    message, words = message_of(node, role, content, record.get("timestamp"), record.get("model"), product=PRODUCT)
+    not_shown.prompts += words.is_prompt
     yield replace(message, tool_calls=tuple(_calls(record, calls)))
     answers = "\n\n".join(filter(None, (_reply(call) for call in calls)))
     if answers:
         yield message_of(f"{node}:reply", "user", answers, record.get("timestamp"), product=PRODUCT)[0]
 
 
-def _calls(record: dict[str, Any], calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _calls(record: Fields, calls: list[Fields]) -> Iterator[Fields]:
     for thought in objects_of(record, "thoughts"):
         texts = (text_of(thought, "subject"), text_of(thought, "description"))
         yield {"name": "thinking", "summary": "\n\n".join(filter(None, texts))}
@@ -163,7 +152,7 @@ def _calls(record: dict[str, Any], calls: list[dict[str, Any]]) -> Iterator[dict
         yield {"name": line_of(call, "name"), "input": compact(call.get("args"))}
 
 
-def _reply(call: dict[str, Any]) -> str:
+def _reply(call: Fields) -> str:
     questions = questions_in(call.get("name"), call.get("args"))
     results = [object_of(each, "functionResponse", "response") for each in objects_of(call, "result")]
     return next(filter(None, (answers_in_output(questions, each) for each in results if questions)), "")

@@ -8,15 +8,14 @@ from typing import Any
 from imports.reading.attached import ExportFiles
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import Item, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes, parts
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import said
+from imports.reading.session_tree import role_of, thinking
 from imports.reading.times import parse_time
 from imports.reading.values import id_of, line_of, list_of, object_of, objects_of, text_of
 
 _SHAPE = {"conversations.conversation", "conversations.responses"}
-_ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant"}
 # Citations, as cards of the page.
 _CARD = re.compile(r"<grok:render\b[^<>]{0,400}>.{0,2000}?</grok:render>", re.DOTALL)
 
@@ -40,28 +39,27 @@ def _conversation(beside: ExportFiles, where: str, value: Any, not_shown: NotSho
         title=line_of(about, "title"),
         created_at=_time(about.get("create_time")),
         last_at=_time(about.get("modify_time")),
-        leaf=id_of(about, "leaf_response_id") or None,
+        leaf=id_of(about, "leaf_response_id"),
     )
     for place, each in enumerate(objects_of(record["responses"])):
         response = object_of(each, "response") or each
         node = id_of(response, "_id") or id_of(response, "id") or f"response-{place}"
-        sender = line_of(response, "sender").lower()
-        parent, at = id_of(response, "parent_response_id") or None, _time(response.get("create_time"))
-        role = _ROLES.get(sender)
-        draft.add(node, parent, at, _message(node, response, role, beside) if role else f"sender {sender}")
+        role = role_of(response, "sender")
         if role is None:
-            not_shown.note(f"sender {sender}", f"{where} {node}")
+            not_shown.note(f"{where} {node}", f"sender {line_of(response, 'sender').lower()}")
+        attached = [id_of(file) or id_of(file, "id") for file in list_of(response, "file_attachments")] if role else []
+        draft.say(
+            node,
+            id_of(response, "parent_response_id"),
+            _time(response.get("create_time")),
+            role,
+            _CARD.sub("", text_of(response, "message")).strip(),
+            model=line_of(response, "model"),
+            names=attached,
+            files=[file for id_ in attached if id_ and (file := beside.find(id_))],
+            calls=thinking(text_of(response, "thinking_trace").strip()),
+        )
     yield draft.finished()
-
-
-def _message(node: str, response: dict[str, Any], role: Role, beside: ExportFiles) -> ImportedMessage | str:
-    text = _CARD.sub("", text_of(response, "message")).strip()
-    attached = [id_of(each) or id_of(each, "id") for each in list_of(response, "file_attachments")]
-    found = [file for id_ in attached if id_ and (file := beside.find(id_))]
-    thoughts = text_of(response, "thinking_trace").strip()
-    calls = [{"name": "thinking", "summary": thoughts}] if thoughts else []
-    at = _time(response.get("create_time"))
-    return said(node, role, text, at, model=response.get("model"), names=attached, files=found, calls=calls)
 
 
 def _time(value: Any) -> Any:

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.text import gettext_noop as _
-from imports.reading.drafts import NO_MESSAGES, NO_PARENTS, ConversationDraft, NotShown, items_of
+from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Skipped
+from imports.reading.items import ImportedFile, Item, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import said, texts_of, unknown_kinds
+from imports.reading.session_tree import texts_of, unknown_kinds
 from imports.reading.times import parse_time
-from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
+from imports.reading.values import Fields, compact, id_of, line_of, object_of, objects_of, text_of
 
 _SHAPES = (
     {"conversationId", "messages.messageId"},
@@ -35,7 +35,7 @@ def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields, "conversationId") or None)
 
 
-def _draft(where: str, record: dict[str, Any], messages: list[Any], not_shown: NotShown) -> ConversationDraft:
+def _draft(where: str, record: Fields, messages: list[Any], not_shown: NotShown) -> ConversationDraft:
     draft = ConversationDraft(
         product="librechat",
         where=where,
@@ -46,28 +46,26 @@ def _draft(where: str, record: dict[str, Any], messages: list[Any], not_shown: N
         is_archived=record.get("isArchived") is True,
     )
     nested = any("children" in each for each in objects_of(messages))
-    model = text_of(record, "options", "model")
+    model = line_of(record, "options", "model")
     last_children: dict[str | None, str] = {}
     for known, parent, message in _walk(messages):
         node = known if known and known not in draft.parents else f"{known}#{len(draft.parents)}"
-        draft.add(node, parent, parse_time(message, "createdAt"), _message(node, message, model))
-        last_children[parent] = node
-        for kind in unknown_kinds(message.get("content")):
-            if kind not in _KNOWN_PARTS:
-                not_shown.note(kind, f"{where} {node}")
+        _say(draft, node, parent, message, model)
+        last_children[draft.parents[node]] = node
+        kinds = unknown_kinds(message.get("content"))
+        not_shown.note(f"{where} {node}", *(kind for kind in kinds if kind not in _KNOWN_PARTS))
     if nested:
         draft.leaf = _last_leaf(last_children)
     return draft
 
 
-def _walk(messages: list[Any]) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+def _walk(messages: list[Any]) -> Iterator[tuple[str, str | None, Fields]]:
     """Every message with its id and its parent's, parents first, without recursion."""
-    waiting: list[tuple[dict[str, Any], str | None]] = [(each, None) for each in reversed(objects_of(messages))]
+    waiting: list[tuple[Fields, str | None]] = [(each, None) for each in reversed(objects_of(messages))]
     while waiting:
         message, above = waiting.pop()
         node = id_of(message, "messageId")
-        named = id_of(message, "parentMessageId")
-        yield node, above or (None if named in NO_PARENTS else named), message
+        yield node, above or id_of(message, "parentMessageId"), message
         children = objects_of(message, "children")
         waiting.extend((child, node or above) for child in reversed(children))
 
@@ -83,32 +81,25 @@ def _last_leaf(last_children: dict[str | None, str]) -> str | None:
     return node
 
 
-def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage | str:
-    if message.get("error") is True:
-        return "error"
-    is_user = message.get("isCreatedByUser") is True or text_of(message, "sender") == "User"
-    parts = objects_of(message, "content")
-    texts = [text_of(message, "text")]
-    texts = texts if texts[0].strip() else texts_of(parts)
-    text = opened(texts, "librechat", is_answer=not is_user).text
-    files = objects_of(message, "files")
-    return said(
+def _say(draft: ConversationDraft, node: str, parent: str | None, message: Fields, model: str) -> None:
+    is_user = message.get("isCreatedByUser") is True or message.get("sender") == "User"
+    parts, files = objects_of(message, "content"), objects_of(message, "files")
+    text = text_of(message, "text")
+    named = [(line_of(each, "filename") or "file", text_of(each, "text")) for each in files]
+    draft.say(
         node,
-        "user" if is_user else "assistant",
-        text,
+        parent,
         parse_time(message, "createdAt"),
-        model=text_of(message, "model") or model,
-        names=[line_of(each, "filename") or "file" for each in files],
-        files=[
-            ImportedFile(name=line_of(each, "filename") or "file", text=attached)
-            for each in files
-            if (attached := text_of(each, "text")).strip()
-        ],
+        None if message.get("error") is True else "user" if is_user else "assistant",
+        opened([text] if text.strip() else texts_of(parts), "librechat", is_answer=not is_user).text,
+        model=line_of(message, "model") or model,
+        names=[name for name, _text in named],
+        files=[ImportedFile(name=name, text=attached) for name, attached in named if attached.strip()],
         calls=_calls(parts),
     )
 
 
-def _calls(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _calls(parts: list[Fields]) -> Iterator[Fields]:
     for part in parts:
         if part.get("type") == "tool_call":
             call = object_of(part, "tool_call")

@@ -4,10 +4,9 @@ A canvas and a drawing become documents too, with the texts on them.
 """
 
 from core.text import gettext_noop as _
-from imports.reading.drafts import broken_off
 from imports.reading.files import Files
-from imports.reading.items import ImportedDocument, Items, Skipped
-from imports.reading.json_streams import BrokenJSON, records
+from imports.reading.items import ImportedDocument, Items
+from imports.reading.json_streams import records
 from imports.reading.notes import (
     date_of,
     front_matter,
@@ -46,20 +45,19 @@ def _read(files: Files) -> Items:
     for name in names:
         path = name.removeprefix(root)
         if name in notes:
-            yield _note(files, name, path)
+            yield from _note(files, name, path)
         elif name.lower().endswith((".canvas", ".excalidraw")) and not _is_hidden(name):
             yield from _canvas(files, name, path)
 
 
-def _note(files: Files, name: str, path: str) -> ImportedDocument | Skipped:
-    text = note_text(files, name)
-    if isinstance(text, Skipped):
-        return Skipped(where=path, reason=text.reason)
+def _note(files: Files, name: str, path: str) -> Items:
+    if not (text := note_text(files, name)):
+        return
     values, body = front_matter(text)
     if any("excalidraw" in key for key in values):
         body = without_drawing(body)
     title, at = title_of(values, body, path), date_of(values, path)
-    return ImportedDocument(
+    yield ImportedDocument(
         product=PRODUCT,
         external_id=path,
         title=title,
@@ -70,14 +68,9 @@ def _note(files: Files, name: str, path: str) -> ImportedDocument | Skipped:
 
 
 def _canvas(files: Files, name: str, path: str) -> Items:
-    try:
-        text = joined(texts_of_canvas(value) for _where, value in records(files, name))
-    except BrokenJSON as error:
-        yield broken_off(name, error)
-        return
-    if text:
-        title = title_of({}, "", path)
-        yield ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, at=date_of({}, path))
+    if text := joined(texts_of_canvas(value) for _where, value in records(files, name)):
+        title, at = title_of({}, "", path), date_of({}, path)
+        yield ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, at=at)
 
 
 READER = ExportReader(

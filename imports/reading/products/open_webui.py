@@ -5,6 +5,7 @@ Qwen's export is the same within `data`, with an answer's texts in `content_list
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from core.text import gettext_noop as _
@@ -12,14 +13,13 @@ from imports.reading.attached import from_url
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import ImportedFile, Item, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import said, texts_of, unknown_kinds
+from imports.reading.session_tree import role_of, texts_of, thinking, unknown_kinds, unknown_roles
 from imports.reading.times import parse_time
-from imports.reading.values import id_of, line_of, object_of, objects_of, text_of, value_at
+from imports.reading.values import Fields, id_of, line_of, object_of, objects_of, text_of, value_at
 
-_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 # What the model thought and did.
 _FOLDED_ITEMS = {
     "reasoning", "function_call", "function_call_output", "code_interpreter", "open_webui:code_interpreter",
@@ -40,13 +40,13 @@ _SHAPES = (
 
 def _read(files: Files) -> Items:
     names = names_with(files, *_SHAPES)
-    return items_of(files, names, lambda where, record, not_shown: _conversation(where, record, not_shown, files))
+    return items_of(files, names, partial(_conversation, files))
 
 
-def _conversation(where: str, record: Any, not_shown: NotShown, files: Files) -> Iterator[Item]:
+def _conversation(files: Files, where: str, record: Any, not_shown: NotShown) -> Iterator[Item]:
     fields = object_of(record)
     for number, each in enumerate(objects_of(fields, "data")):
-        yield from _conversation(f"{where}:data[{number}]", each, not_shown, files)
+        yield from _conversation(files, f"{where}:data[{number}]", each, not_shown)
     if fields.get("data") and "chat" not in fields:
         return
     chat = object_of(fields, "chat") or fields
@@ -58,9 +58,9 @@ def _conversation(where: str, record: Any, not_shown: NotShown, files: Files) ->
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields, "id") or None)
 
 
-def _listed(messages: Any) -> dict[str, Any]:
+def _listed(messages: Any) -> Fields:
     """The messages of a chat without a history: a list, each after the one before it if it names no parent."""
-    found: dict[str, Any] = {}
+    found: Fields = {}
     before = None
     for place, message in enumerate(objects_of(messages)):
         node = id_of(message, "id") or f"message-{place}"
@@ -72,9 +72,9 @@ def _listed(messages: Any) -> dict[str, Any]:
 
 def _draft(
     where: str,
-    record: dict[str, Any],
-    chat: dict[str, Any],
-    messages: dict[str, Any],
+    record: Fields,
+    chat: Fields,
+    messages: Fields,
     not_shown: NotShown,
     files: Files,
 ) -> ConversationDraft:
@@ -86,76 +86,62 @@ def _draft(
         created_at=parse_time(record, "created_at") or parse_time(chat, "timestamp"),
         last_at=parse_time(record, "updated_at"),
         is_archived=record.get("archived") is True,
-        leaf=id_of(chat, "history", "currentId") or None,
+        leaf=id_of(chat, "history", "currentId"),
     )
     merged = {id_of(key): f"{id_of(key)}-merged" for key, value in messages.items() if _merged(object_of(value))}
     for key, value in messages.items():
         node, message = id_of(key), object_of(value)
-        at = parse_time(message, "timestamp")
-        parent = id_of(message, "parentId") or None
-        draft.add(node, merged.get(parent or "", parent), at, _message(node, message, files))
+        parent = id_of(message, "parentId")
+        _say(draft, node, merged.get(parent, parent), message, files)
         if node in merged:
-            answer = ImportedMessage(id=merged[node], parent=None, role="assistant", text=_merged(message), at=at)
-            draft.add(merged[node], node, at, answer)
-        for kind in _unknown_kinds(message):
-            not_shown.note(kind, f"{where} {node}")
+            draft.say(merged[node], node, draft.times[node], "assistant", _merged(message))
+        not_shown.note(f"{where} {node}", *_unknown_kinds(message))
     draft.leaf = merged.get(draft.leaf or "", draft.leaf)
     return draft
 
 
-def _merged(message: dict[str, Any]) -> str:
+def _merged(message: Fields) -> str:
     """The answer that was made of those of several models."""
     return text_of(message, "merged", "content").strip()
 
 
-def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessage | str:
-    role = _ROLES.get(text_of(message, "role"))
-    if role is None:
-        return f"role {text_of(message, 'role')}"
+def _say(draft: ConversationDraft, node: str, parent: str, message: Fields, files: Files) -> None:
+    role, listed = role_of(message, "role"), objects_of(message, "content_list")
     texts = [text for text in texts_of(message.get("content")) if text.strip()]
-    if not texts:
-        # Newer versions keep an answer's blocks beside an empty text.
-        texts = [text for item in objects_of(message, "output") for text in _texts_of_item(item)]
-        listed = objects_of(message, "content_list")
-        texts = texts or [text_of(each, "content") for each in listed if each.get("phase") in _SHOWN_PHASES]
-    text = opened(texts, "open-webui", is_answer=role == "assistant").text
-    attached = objects_of(message, "files")
-    if not text and not attached and message.get("error"):
-        return "error"
-    return said(
+    # Newer versions keep an answer's blocks beside an empty text.
+    texts = texts or [text for item in objects_of(message, "output") for text in _texts_of_item(item)]
+    texts = texts or [text_of(each, "content") for each in listed if each.get("phase") in _SHOWN_PHASES]
+    thoughts = (text_of(each, "content").strip() for each in listed if each.get("phase") not in _SHOWN_PHASES)
+    attached = objects_of(message, "files") if role else []
+    draft.say(
         node,
-        role,
-        text,
+        parent,
         parse_time(message, "timestamp"),
-        model=text_of(message, "model"),
+        role,
+        opened(texts, "open-webui", is_answer=role == "assistant").text,
+        model=line_of(message, "model"),
         names=map(_name, attached),
         files=[found for each in attached if (found := _file(each, files))],
-        calls=[
-            {"name": "thinking", "summary": thought}
-            for each in objects_of(message, "content_list")
-            if each.get("phase") not in _SHOWN_PHASES and (thought := text_of(each, "content").strip())
-        ],
+        calls=[call for thought in thoughts for call in thinking(thought)],
     )
 
 
-def _texts_of_item(item: dict[str, Any]) -> list[str]:
+def _texts_of_item(item: Fields) -> list[str]:
     return [] if item.get("type") in _FOLDED_ITEMS else [*texts_of(item.get("content")), *texts_of([item])]
 
 
-def _unknown_kinds(message: dict[str, Any]) -> list[str]:
-    role = line_of(message, "role")
-    outer = [] if role in (*_ROLES, "system", "tool") else [f"role {role}"]
+def _unknown_kinds(message: Fields) -> list[str]:
     items = (item for item in objects_of(message, "output") if not any(_texts_of_item(item)))
-    kinds = [line_of(item, "type") or "no kind" for item in items]
-    known = {"message", *_FOLDED_ITEMS}
-    return [*outer, *unknown_kinds(message.get("content")), *(kind for kind in kinds if kind not in known)]
+    kinds = (line_of(item, "type") or "no kind" for item in items)
+    of_items = [kind for kind in kinds if kind not in ("message", *_FOLDED_ITEMS)]
+    return [*unknown_roles(message, "role"), *unknown_kinds(message.get("content")), *of_items]
 
 
-def _name(file: dict[str, Any]) -> str:
+def _name(file: Fields) -> str:
     return line_of(file, "name") or line_of(file, "file", "filename") or "image"
 
 
-def _file(file: dict[str, Any], files: Files) -> ImportedFile | None:
+def _file(file: Fields, files: Files) -> ImportedFile | None:
     """The text that was read from it, or the picture itself."""
     inner = object_of(file, "file", "data")
     text = text_of(file, "data", "content") or text_of(inner, "content")

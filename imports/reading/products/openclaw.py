@@ -1,6 +1,5 @@
 """OpenClaw: a copy of `~/.openclaw`, with the agents' sessions as logs and the workspace's memory as documents."""
 
-import json
 import re
 import sqlite3
 from collections import Counter
@@ -10,7 +9,7 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.databases import all_of, has_table, opened_database, tables
-from imports.reading.drafts import NotShown
+from imports.reading.drafts import NO_WORDS, ConversationDraft, NotShown
 from imports.reading.envelopes import silent_rest, title_without
 from imports.reading.files import Files, as_utf8
 from imports.reading.items import (
@@ -25,11 +24,11 @@ from imports.reading.items import (
 from imports.reading.json_lines import JsonLine, first_lines, json_lines
 from imports.reading.notes import day_in, note_text
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import SessionTree, calls_in, message_of, unknown_kinds
+from imports.reading.session_tree import calls_in, message_of, role_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs, stem
 from imports.reading.times import parse_time
-from imports.reading.trees import nearest_visible, with_missing_links
-from imports.reading.values import first_of, id_of, line_of, object_of, text_of, value_at
+from imports.reading.trees import nearest_visible
+from imports.reading.values import Fields, first_of, id_of, line_of, object_of, parsed, text_of, value_at
 
 PRODUCT = "openclaw"
 _SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/[^/]+\.jsonl(?:\.(?:reset|deleted)\..*)?\Z")
@@ -52,7 +51,7 @@ def _recognises(files: Files) -> int:
     return 90 if is_here or has_logs(files, _is_of_openclaw, _SESSION) else 0
 
 
-def _is_of_openclaw(line: dict[str, Any]) -> bool:
+def _is_of_openclaw(line: Fields) -> bool:
     if line.get("type") == "message":
         return "parentId" in line and "role" in object_of(line, "message")
     return line.get("type") == "session" and "id" in line and "sessionId" not in line
@@ -82,7 +81,7 @@ def _read(files: Files) -> Items:
     _read_index(files, reading)
     for name in files.names():
         if found := _DOCUMENT.match(name):
-            yield _document(files, name, found["path"])
+            yield from _document(files, name, found["path"])
         elif _ABOUT_AGENT.match(name):
             yield Skipped(where=name, reason=_("this is about the agent"))
     for name in _databases(files):
@@ -127,34 +126,27 @@ def _of_database(files: Files, name: str, reading: "_Reading") -> Items:
             known = tables(database)
             if "session_nodes" in known:
                 for row in all_of(database, "SELECT * FROM session_nodes"):
-                    entry = {"displayName": row.get("display_name"), **object_of(_parsed(row.get("entry_json")))}
+                    entry = {"displayName": row.get("display_name"), **object_of(parsed(row.get("entry_json")))}
                     reading.know(text_of(row, "session_key"), id_of(row, "current_session_id"), entry)
             if "session_windows" in known:
                 for row in all_of(database, "SELECT * FROM session_windows"):
                     reading.keys.setdefault(id_of(row, "session_id"), text_of(row, "session_key"))
             if "transcript_events" not in known:
-                yield Skipped(where=name, reason=_("nothing was said in this session"))
+                yield Skipped(where=name, reason=NO_WORDS)
                 return
             found = [row[0] for row in database.execute("SELECT DISTINCT session_id FROM transcript_events")]
             for session in sorted(found, key=lambda each: not reading.is_child(id_of(each))):
-                events = ((seq, object_of(_parsed(event))) for seq, event in database.execute(rows, (session,)))
+                events = ((seq, object_of(parsed(event))) for seq, event in database.execute(rows, (session,)))
                 yield from _session(_Source(name=f"{name}/{session}", id=id_of(session), lines=events), reading)
     except (sqlite3.Error, UnreadableExport):
         yield Skipped(where=name, reason=_("this database is damaged or incomplete"))
-
-
-def _parsed(text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return None
 
 
 def _read_index(files: Files, reading: "_Reading") -> None:
     for name in filter(_INDEX.match, files.names()):
         try:
             with files.open(name) as stream:
-                index = _parsed(as_utf8(stream).read(16 * 1024 * 1024).decode(errors="replace"))
+                index = parsed(as_utf8(stream).read(16 * 1024 * 1024).decode(errors="replace"))
         except UnreadableExport:
             continue  # Titles are made from the first words instead.
         for key, entry in object_of(index).items():
@@ -174,7 +166,7 @@ class _Reading:
     children: Children = field(default_factory=Children)
     rotated: dict[str, list[JsonLine]] = field(default_factory=dict)
 
-    def know(self, key: str, session: str, entry: dict[str, Any]) -> None:
+    def know(self, key: str, session: str, entry: Fields) -> None:
         self.keys[session], self.sessions[key] = key, session
         if title := title_without(first_of(entry, "displayName", "label"), PRODUCT):
             self.titles[key] = title
@@ -196,75 +188,50 @@ class _Reading:
         return session
 
 
-def _document(files: Files, name: str, path: str) -> Item:
-    text = note_text(files, name)
-    if isinstance(text, Skipped):
-        return text
-    day = day_in(path)
-    title = path.rpartition("/")[2].removesuffix(".md")
-    if path in ("workspace/MEMORY.md", "workspace/memory.md"):
-        return ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, kind="memory")
-    if path == "workspace/USER.md":
-        return ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, kind="about")
-    kind: Any = "daily_log" if day else "note"
-    return ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, at=day, kind=kind)
+def _document(files: Files, name: str, path: str) -> Iterator[Item]:
+    day, title = day_in(path), path.rpartition("/")[2].removesuffix(".md")
+    kinds = {"MEMORY": "memory", "memory": "memory", "USER": "about"} if path.count("/") == 1 else {}
+    kind: Any = kinds.get(title) or ("daily_log" if day else "note")
+    if text := note_text(files, name):
+        yield ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, at=day, kind=kind)
 
 
 @dataclass(kw_only=True)
-class _Session:
+class _Session(ConversationDraft):
     """One session while its lines are read."""
 
     not_shown: NotShown
-    tree: SessionTree = field(default_factory=SessionTree)
     # Messages that the user wrote for sure: a channel's envelope stood around them.
     written: set[str] = field(default_factory=set)
 
 
 def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
-    found = _Session(not_shown=reading.not_shown)
-    tree, leaf = found.tree, None
-    header: dict[str, Any] = {}
+    found = _Session(product=PRODUCT, where=source.name, external_id=source.id, not_shown=reading.not_shown)
+    header: Fields = {}
     for number, line in source.lines:
         if isinstance(line, Skipped):
             yield line
         elif line.get("type") == "session":
             header = header or line
         else:
-            leaf = _take(line, found, id_of(line, "id") or f"line-{number}", f"{source.name}:{number}")
+            found.leaf = _take(line, found, id_of(line, "id") or f"line-{number}", f"{source.name}:{number}")
     also = _add_rotated(found, source, reading)
     _hide_silent_turns(found)
-    session = id_of(header, "id") or source.id
-    for node, message in list(tree.visible.items()):
+    session = found.external_id = id_of(header, "id") or source.id
+    found.title = reading.titles.get(reading.keys.get(session, ""), "")
+    found.created_at, found.project = parse_time(header, "timestamp"), line_of(header, "cwd") or None
+    for node, message in list(found.visible.items()):
         if reading.seen.get(node) == message:
-            tree.hide(node, "repeated from another session")
-    is_repeated = not tree.visible and any(node in reading.seen for node in tree.parents)
-    reading.seen.update(tree.visible)
-    if not tree.visible:
-        why = _("this session stands in another file too") if is_repeated else _("nothing was said in this session")
-        yield Skipped(where=source.name, reason=why, external_id=session)
-        return
-    tree.parents = with_missing_links(tree.parents, tree.times)
-    first, last = tree.span()
-    created_at = parse_time(header, "timestamp") or first
-    current, others = tree.branches(leaf, created_at)
-    if reading.is_child(session):
-        reading.children.add(reading.parent_of(session), source.name, current)
-        return
-    is_deleted = _DELETED.search(source.name) is not None
-    reading.not_shown.set_aside += is_deleted
-    yield ImportedConversation(
-        product=PRODUCT,
-        external_id=session,
-        also_ids=tuple(also),
-        title=reading.titles.get(reading.keys.get(session, "")) or None,
-        created_at=created_at,
-        last_at=last or created_at,
-        is_deleted=is_deleted,
-        project=line_of(header, "cwd") or None,
-        messages=reading.children.folded(current, session),
-        other_branches=others,
-        skipped=tuple(tree.skipped.values()),
-    )
+            del found.visible[node]
+    is_repeated = not found.visible and any(node in reading.seen for node in found.parents)
+    reading.seen.update(found.visible)
+    item, parent = found.finished(), reading.parent_of(session) if reading.is_child(session) else None
+    if is_repeated:
+        item = Skipped(where=source.name, reason=_("this session stands in another file too"), external_id=session)
+    elif isinstance(item, ImportedConversation) and parent is None:
+        item = replace(item, also_ids=tuple(also), is_deleted=_DELETED.search(source.name) is not None)
+        reading.not_shown.set_aside += item.is_deleted
+    yield from reading.children.placed(item, source.name, parent)
 
 
 def _add_rotated(found: _Session, source: _Source, reading: _Reading) -> list[str]:
@@ -272,51 +239,43 @@ def _add_rotated(found: _Session, source: _Source, reading: _Reading) -> list[st
     also = []
     for name, lines in list(reading.rotated.items()):
         rows = [(id_of(line, "id"), number, line) for number, line in lines if isinstance(line, dict)]
-        if found.tree.parents.keys().isdisjoint(node for node, _number, _line in rows if node):
+        if found.parents.keys().isdisjoint(node for node, _number, _line in rows if node):
             continue
         del reading.rotated[name]
         also.append(stem(name))
         for node, number, line in rows:
-            if node and node not in found.tree.parents and line.get("type") != "session":
+            if node and node not in found.parents and line.get("type") != "session":
                 _take(line, found, node, f"{source.name}:{number}")
     return also
 
 
-def _take(line: dict[str, Any], found: _Session, node: str, where: str) -> str:
-    tree, at = found.tree, parse_time(line, "timestamp")
-    tree.hide(node, "repeated")
-    tree.add(node, id_of(line, "parentId") or None, at, _shown(line, node, where, found))
+def _take(line: Fields, found: _Session, node: str, where: str) -> str:
+    at = parse_time(line, "timestamp")
+    found.visible.pop(node, None)
+    found.add(node, id_of(line, "parentId") or None, at, _shown(line, node, where, found))
     if line.get("type") == "leaf" and (target := id_of(line, "targetId") or id_of(line, "leafId")):
         return target
     if calls := calls_in(value_at(line, "message", "content")):
-        tree.calls[node] = calls
+        found.calls[node] = calls
     return node
 
 
-def _shown(line: dict[str, Any], node: str, where: str, found: _Session) -> ImportedMessage | str:
+def _shown(line: Fields, node: str, where: str, found: _Session) -> ImportedMessage | None:
     kind, message = line_of(line, "type"), object_of(line, "message")
-    role = line_of(message, "role")
-    if kind not in _KNOWN_KINDS or (kind == "message" and role not in _KNOWN_ROLES):
-        found.not_shown.note(role if kind == "message" else kind or "no kind", where)
-    if kind != "message":
-        return kind or "unknown"
-    if role not in ("user", "assistant"):
-        return role or "unknown"
+    name, role, content = line_of(message, "role"), role_of(message, "role"), message.get("content")
+    if kind not in _KNOWN_KINDS or (kind == "message" and name not in _KNOWN_ROLES):
+        found.not_shown.note(where, name if kind == "message" else kind or "no kind")
+    if kind != "message" or role is None:
+        return None
+    found.not_shown.note(where, *unknown_kinds(content))
     at = line.get("timestamp") or message.get("timestamp")
-    content = message.get("content")
-    for kind in unknown_kinds(content):
-        found.not_shown.note(kind, where)
-    shown, words = message_of(
-        node, "user" if role == "user" else "assistant", content, at, message.get("model"), product=PRODUCT
-    )
-    if shown.text or shown.attachments:
-        if words.is_changed:
-            found.written.add(node)
-        return shown
-    if words.is_prompt and role == "user":
-        found.tree.prompts.add(node)
+    shown, words = message_of(node, role, content, at, message.get("model"), product=PRODUCT)
+    if words.is_changed and (shown.text or shown.attachments):
+        found.written.add(node)
+    elif words.is_prompt and role == "user":
+        found.prompts.add(node)
         found.not_shown.prompts += 1
-    return "the program's own words" if words.is_changed else "no text"
+    return shown
 
 
 def _hide_silent_turns(found: _Session) -> None:
@@ -325,31 +284,30 @@ def _hide_silent_turns(found: _Session) -> None:
     The prompt that it answers is hidden too if it is the scheduler's, which may be worded by the user: one that was
     answered so more than once, or that names the mark.
     """
-    tree = found.tree
-    above = nearest_visible(tree.parents, tree.visible)
+    above = nearest_visible(found.parents, found.visible)
     marked = [
-        (node, rest, tree.visible.get(above[node] or ""))
-        for node, message in tree.visible.items()
+        (node, rest, found.visible.get(above[node] or ""))
+        for node, message in found.visible.items()
         if message.role == "assistant" and (rest := silent_rest(message.text)) is not None
     ]
     own = Counter(
         prompt.text
         for node, _, prompt in marked
-        if prompt and _may_be_scheduled(prompt, found) and "HEARTBEAT_OK" in tree.visible[node].text
+        if prompt and _may_be_scheduled(prompt, found) and "HEARTBEAT_OK" in found.visible[node].text
     )
     own = Counter({text: times for text, times in own.items() if times >= 2 or "HEARTBEAT" in text})
     # A program's own prompt is the last one above these.
-    to_a_prompt = {node for node, _, _ in marked if not tree.prompts.isdisjoint(tree.hidden_above(node))}
+    to_a_prompt = {node for node, _, _ in marked if not found.prompts.isdisjoint(found.hidden_above(node))}
     for node, rest, prompt in marked:
         is_scheduled = node not in to_a_prompt and prompt is not None and prompt.text in own
         # OpenClaw drops an answer with the mark and a few words more: the user never saw it.
         if rest and not ((is_scheduled or node in to_a_prompt) and len(rest) <= 300):
-            tree.visible[node] = replace(tree.visible[node], text=rest)
+            found.visible[node] = replace(found.visible[node], text=rest)
             continue
-        tree.hide(node, "silent turn")
-        if is_scheduled and prompt is not None and prompt.id in tree.visible and _may_be_scheduled(prompt, found):
-            tree.hide(prompt.id, "silent turn")
-            tree.prompts.add(prompt.id)
+        del found.visible[node]
+        if is_scheduled and prompt is not None and prompt.id in found.visible and _may_be_scheduled(prompt, found):
+            del found.visible[prompt.id]
+            found.prompts.add(prompt.id)
             found.not_shown.prompts += 1
 
 

@@ -12,7 +12,7 @@ from imports.reading.items import ImportedMessage, Item, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
 from imports.reading.times import first_time, parse_time
-from imports.reading.values import first_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
+from imports.reading.values import Fields, first_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
 
 _TIMES = ("timestamp", "entry_created_datetime", "created_at", "entry_updated_datetime", "updated_datetime")
 _SHAPES = ({"conversations.query"}, {"entries.query_str"}, {"query_str"})
@@ -44,22 +44,14 @@ def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item
         asked = text_of(entry, "query") or text_of(entry, "query_str")
         answered = joined([_answer(entry), _sources(entry)])
         model, at = first_of(entry, "display_model", "model"), first_time(entry, *_TIMES)
-        for part, role, text in (("", "user", asked.strip()), ("-answer", "assistant", answered)):
-            message = ImportedMessage(
-                id=node + part,
-                parent=None,
-                role="user" if role == "user" else "assistant",
-                text=text,
-                at=at,
-                at_inferred=bool(part),
-                model=model if part else "",
-            )
-            draft.add(node + part, before, at, message if text else "empty")
-            before = node + part
+        draft.say(node, before, at, "user", asked.strip())
+        before = f"{node}-answer"
+        answer = ImportedMessage(id=before, role="assistant", text=answered, at=at, at_inferred=True, model=model)
+        draft.add(before, node, at, answer)
     yield draft.finished()
 
 
-def _answer(entry: dict[str, Any]) -> str:
+def _answer(entry: Fields) -> str:
     """In a field of its own, in the blocks for the question, or formerly in a text that is JSON itself."""
     blocks = [object_of(each, "markdown_block") for each in objects_of(entry, "blocks")]
     texts = [text_of(each, "answer") or "".join(map(text_of, list_of(each, "chunks"))) for each in blocks]
@@ -76,7 +68,7 @@ def _answer(entry: dict[str, Any]) -> str:
         return text_of(entry, "text")
 
 
-def _sources(entry: dict[str, Any]) -> str:
+def _sources(entry: Fields) -> str:
     """The pages that the answer names by `[1]`, as a list of links."""
     found = objects_of(entry, "sources") or objects_of(entry, "web_results")
     for block in objects_of(entry, "blocks"):

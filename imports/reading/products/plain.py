@@ -13,16 +13,35 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import embedded
-from imports.reading.drafts import ConversationDraft, NotShown, broken_off
+from imports.reading.drafts import ConversationDraft, NotShown
 from imports.reading.files import Files, as_utf8
-from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import ImportedConversation, Item, Items, Skipped
 from imports.reading.json_lines import json_lines
-from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
+from imports.reading.json_streams import LOOKED_AT, names_with, records
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import calls_in, pictures_in, said, texts_of, unknown_kinds
+from imports.reading.session_tree import (
+    calls_in,
+    pictures_in,
+    role_of,
+    texts_of,
+    thinking,
+    unknown_kinds,
+    unknown_roles,
+)
 from imports.reading.times import first_time
-from imports.reading.values import first_of, id_of, joined, line_of, list_of, object_of, objects_of, stable_id, text_of
+from imports.reading.values import (
+    Fields,
+    first_of,
+    id_of,
+    joined,
+    line_of,
+    list_of,
+    object_of,
+    objects_of,
+    stable_id,
+    text_of,
+)
 
 _SHAPES = (
     {"messages.role", "messages.content"},
@@ -31,13 +50,6 @@ _SHAPES = (
     {"chats.messages"},
     {"data.messages"},
 )
-_ROLES: dict[str, Role] = {
-    "user": "user", "human": "user", "person": "user", "me": "user", "you": "user", "prompter": "user",
-    "assistant": "assistant", "ai": "assistant", "bot": "assistant", "model": "assistant", "gpt": "assistant",
-    "chatgpt": "assistant",
-}  # fmt: skip
-# What is said to the model for all its answers, and what its tools return: neither is the person's.
-_HIDDEN = {"system", "developer", "tool", "function"}
 _COLUMNS = {
     "role": ("role", "author", "sender", "from", "speaker"),
     "content": ("content", "text", "message", "body"),
@@ -68,25 +80,19 @@ def _read(files: Files) -> Items:
         if loose:
             yield _conversation(name, {"messages": loose}, not_shown, files, taken)
     for name in _tables(files):
-        text = note_text(files, name)
-        for each in [text] if isinstance(text, Skipped) else _of_a_table(text):
-            yield each if isinstance(each, Skipped) else _conversation(name, each, not_shown, files, taken)
+        for record in _of_a_table(note_text(files, name)):
+            yield _conversation(name, record, not_shown, files, taken)
     yield from not_shown.listed()
 
 
 def _values(files: Files, name: str) -> Iterator[tuple[str, Any]]:
-    """The values of the file; a `Skipped` in the place of one that is broken."""
+    """The values of the file; a `Skipped` in the place of a line that is broken, which leaves the others whole."""
     if name.lower().endswith((".jsonl", ".ndjson")):
-        # A line that is broken leaves the others whole.
-        yield from ((f"{name}:{number}", line) for number, line in json_lines(files, name))
-        return
-    try:
-        yield from records(files, name)
-    except BrokenJSON as error:
-        yield name, broken_off(name, error)
+        return ((f"{name}:{number}", line) for number, line in json_lines(files, name))
+    return records(files, name)
 
 
-def _records(value: Any) -> list[dict[str, Any]]:
+def _records(value: Any) -> list[Fields]:
     """The conversations of a value: one, a bare list of messages, or a list of conversations under a name."""
     if isinstance(value, list):
         return [{"messages": value}]
@@ -95,7 +101,7 @@ def _records(value: Any) -> list[dict[str, Any]]:
     return [fields] if "messages" in fields or not listed else listed
 
 
-def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files: Files, taken: set[str]) -> Item:
+def _conversation(where: str, record: Fields, not_shown: NotShown, files: Files, taken: set[str]) -> Item:
     draft = ConversationDraft(
         product="plain",
         where=where,
@@ -107,15 +113,10 @@ def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files
     for place, message in enumerate(objects_of(record, "messages")):
         node = id_of(message, "id") or f"message-{place}"
         node = f"{node}#{place}" if node in draft.parents else node
-        shown = _message(node, message, files)
-        draft.add(node, before, first_time(message, *_TIMES), shown)
-        role = line_of(message, "role").casefold()
-        if role in ("tool", "function"):
-            not_shown.prompts += 1
-        elif role not in _ROLES and role not in _HIDDEN:
-            not_shown.note(f"role {role}", f"{where} {node}")
-        for kind in unknown_kinds(message.get("content")):
-            not_shown.note(kind, f"{where} {node}")
+        _say(draft, node, before, message, files)
+        not_shown.prompts += line_of(message, "role").casefold() in ("tool", "function")
+        kinds = (*unknown_roles(message, "role"), *unknown_kinds(message.get("content")))
+        not_shown.note(f"{where} {node}", *kinds)
         before = node
     found = draft.finished()
     if isinstance(found, ImportedConversation) and not draft.external_id:
@@ -126,28 +127,22 @@ def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files
     return found
 
 
-def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessage | str:
-    role = _ROLES.get(line_of(message, "role").casefold())
-    if role is None:
-        return f"role {line_of(message, 'role')}"
-    content = message.get("content")
-    text, calls = joined(texts_of(content)), list(calls_in(content))
-    for call in map(object_of, list_of(message, "tool_calls")):
-        function = object_of(call, "function")
-        calls.append({"name": line_of(function, "name") or "tool", "input": text_of(function, "arguments")})
-    if thoughts := text_of(message, "reasoning_content").strip():
-        calls.append({"name": "thinking", "summary": thoughts})
-    names, found = pictures_in(content), embedded(files, content)
-    calls = calls if role == "assistant" else []
-    return said(
+def _say(draft: ConversationDraft, node: str, before: str | None, message: Fields, files: Files) -> None:
+    content, role = message.get("content"), role_of(message, "role")
+    calls = list(calls_in(content))
+    for call in list_of(message, "tool_calls"):
+        name, arguments = line_of(call, "function", "name") or "tool", text_of(call, "function", "arguments")
+        calls.append({"name": name, "input": arguments})
+    draft.say(
         node,
-        role,
-        text,
+        before,
         first_time(message, *_TIMES),
-        model=message.get("model"),
-        names=names,
-        files=found,
-        calls=calls,
+        role,
+        joined(texts_of(content)),
+        model=line_of(message, "model"),
+        names=pictures_in(content),
+        files=embedded(files, content) if role else (),
+        calls=[*calls, *thinking(text_of(message, "reasoning_content").strip())],
     )
 
 
@@ -174,11 +169,11 @@ def _delimiter(first: str) -> str:
     return max(",;\t", key=first.count)
 
 
-def _of_a_table(text: str) -> list[dict[str, Any]]:
+def _of_a_table(text: str) -> list[Fields]:
     """The conversations of a table: by its column of their ids or titles, else all rows are one."""
     first = text.partition("\n")[0]
     columns = _columns(first)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Fields] = {}
     for row in islice(csv.reader(io.StringIO(text), delimiter=_delimiter(first)), 1, None):
         fields = {field: row[number] for field, number in columns.items() if number < len(row)}
         named = fields.get("conversation", "")

@@ -15,20 +15,19 @@ A line of a text that looks like such a comment has a backslash in front.
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles
-from imports.reading.drafts import broken_off
-from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, project_of, record_of
+from imports.reading.exported import conversation_of, document_of, instructions_of, project_of, record_of
 from imports.reading.files import Files
-from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
-from imports.reading.json_streams import BrokenJSON, json_names, members, shape
+from imports.reading.items import Item, Items, UnreadableExport
+from imports.reading.json_streams import json_names, members, shape, streamed
 from imports.reading.products import ExportReader
-from imports.reading.values import line_of, object_of, text_of
+from imports.reading.values import Fields, object_of, text_of
 
 PRODUCT = "recollect"
 FORMAT = "recollect-export-1"
@@ -96,66 +95,33 @@ def _read(files: Files) -> Items:
 
 
 def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[Item]:
-    one_conversation = partial(conversation_of, beside=beside)
-    makers: dict[str, Callable[[dict[str, Any], str], Item]] = {
-        "projects": project_of,
-        "conversations": one_conversation,
-        "documents": document_of,
-        "records": record_of,
-        "proposals": partial(record_of, is_proposed=True),
-    }
-    counts = dict.fromkeys(makers, 0)
-    try:
-        with files.open(name) as stream:
-            for part, value in members(stream):
-                if part in makers:
-                    fields, where = object_of(value), f"{name}:{part}[{counts[part]}]"
-                    yield makers[part](fields, where)
-                    if part == "conversations":
-                        yield from left_out(fields, where)
-                        yield from _instructions(fields, fields.get("title"))
-                    if part == "projects":
-                        yield from _instructions(fields, fields.get("name"), is_project=True)
-                    counts[part] += 1
-    except BrokenJSON as error:
-        yield broken_off(name, error)
-    except UnreadableExport as error:
-        yield Skipped(where=name, reason=sentence_of(error))
+    counts: Counter[str] = Counter()
+    for part, value in streamed(files, name, members):
+        fields, where = object_of(value), f"{name}:{part}[{counts[part]}]"
+        counts[part] += 1
+        match part:
+            case "projects":
+                yield project_of(fields, where)
+                yield from instructions_of(fields, is_project=True)
+            case "conversations":
+                yield from conversation_of(fields, where, beside)
+            case "documents":
+                yield document_of(fields, where)
+            case "records" | "proposals":
+                yield record_of(fields, where, is_proposed=part == "proposals")
 
 
 def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Iterator[Item]:
     text = _text(files, name)
-    if isinstance(text, Skipped):
-        yield text
-        return
-    head = read_head(text)
+    head = read_head(text or "")
     if head.pop("recollect", None) != "conversation":
-        yield Skipped(where=name, reason=_("this is no conversation of Recollect's export"))
+        files.report(name, _("this is no conversation of Recollect's export"))
         return
     head.pop("turn_count", None)
-    fields = {**head, "turns": list(_turns(text))}
-    yield conversation_of(fields, name, beside=beside)
-    yield from left_out(fields, name)
-    yield from _instructions(fields, fields.get("title"))
+    yield from conversation_of({**head, "turns": list(_turns(text or ""))}, name, beside)
 
 
-def _instructions(fields: dict[str, Any], name: object, *, is_project: bool = False) -> Iterator[Notice]:
-    """A stranger's orders would be obeyed in all answers of the chat or project: the person sees them and decides."""
-    if instructions := text_of(fields, "instructions").strip():
-        title = line_of(name)[: LONGEST["title"]]
-        message = _(
-            "“%(title)s” has instructions. They are off unless this account exported them; set them in the chat: "
-            "%(place)s"
-        )
-        if is_project:
-            message = _(
-                "The project “%(title)s” has instructions. They are off unless this account exported them; set them on "
-                "its page: %(place)s"
-            )
-        yield Notice(text=Sentence(message, title=title, place=instructions))
-
-
-def read_head(text: str) -> dict[str, Any]:
+def read_head(text: str) -> Fields:
     """The fields of the front matter. A value that is not JSON, as people write it, is a text."""
     lines = text[: 64 * 1024].replace("\r\n", "\n").split("\n")
     if lines[0] != "---" or "---" not in lines[1:]:
@@ -166,7 +132,7 @@ def read_head(text: str) -> dict[str, Any]:
     }
 
 
-def read_sections(text: str) -> Iterator[tuple[str, dict[str, Any], str]]:
+def read_sections(text: str) -> Iterator[tuple[str, Fields, str]]:
     """The kind, the fields and the text of every section. Fields that are not valid JSON are empty."""
     marks = list(_MARK.finditer(text))
     for mark, following in zip(marks, [*marks[1:], None], strict=False):
@@ -185,8 +151,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _turns(text: str) -> Iterator[dict[str, Any]]:
-    turn: dict[str, Any] | None = None
+def _turns(text: str) -> Iterator[Fields]:
+    turn: Fields | None = None
     for kind, fields, written in read_sections(text):
         if kind == "turn":
             if turn:
@@ -203,14 +169,11 @@ def _documents(files: Files) -> Iterator[Item]:
     times = _times(files)
     # In the order in which they were written, so that the next export has the same order.
     for path in [*(path for path in times if path in names), *(path for path in names if path not in times)]:
-        text = _text(files, names[path])
-        if isinstance(text, Skipped):
-            yield text
-        else:
+        if (text := _text(files, names[path])) is not None:
             yield document_of({**_kind_of(path), **times.get(path, {}), "content": text}, path)
 
 
-def _kind_of(path: str) -> dict[str, Any]:
+def _kind_of(path: str) -> Fields:
     if path.startswith("memory/"):
         return {"kind": "daily_log", "date": path.removeprefix("memory/").removesuffix(".md")}
     if path.startswith("projects/"):
@@ -218,36 +181,31 @@ def _kind_of(path: str) -> dict[str, Any]:
     return {"kind": "memory" if path == "MEMORY.md" else "about", "date": None}
 
 
-def _times(files: Files) -> dict[str, dict[str, Any]]:
+def _times(files: Files) -> dict[str, Fields]:
     for name in filter(_TIMES_NAME.match, files.names()):
-        try:
-            with files.open(name) as stream:
-                found = [object_of(value) for _, value in members(stream)]
-        except (BrokenJSON, UnreadableExport):
-            continue  # The documents are imported without their times.
+        found = [object_of(value) for _, value in streamed(files, name, members)]
         return {text_of(each, "file"): {k: v for k, v in each.items() if k != "file"} for each in found}
     return {}
 
 
 def _records(files: Files, name: str) -> Iterator[Item]:
-    text = _text(files, name)
-    if isinstance(text, Skipped):
-        yield text
-        return
-    for number, (kind, fields, written) in enumerate(read_sections(text), 1):
+    for number, (kind, fields, written) in enumerate(read_sections(_text(files, name) or ""), 1):
         if kind == "record":
             is_proposed = name.endswith("proposals.md")
             yield record_of({**fields, "content": written}, f"{name}:{number}", is_proposed=is_proposed)
 
 
-def _text(files: Files, name: str) -> str | Skipped:
-    if files.size(name) > _LONGEST_FILE:
-        return Skipped(where=name, reason=_("this file is too large"))
-    try:
-        with files.open(name) as stream:
-            return text_of(stream.read(_LONGEST_FILE).decode(errors="replace"))
-    except UnreadableExport as error:
-        return Skipped(where=name, reason=sentence_of(error))
+def _text(files: Files, name: str) -> str | None:
+    """None, and a report, for a file that cannot be read."""
+    reason = _("this file is too large")
+    if files.size(name) <= _LONGEST_FILE:
+        try:
+            with files.open(name) as stream:
+                return text_of(stream.read(_LONGEST_FILE).decode(errors="replace"))
+        except UnreadableExport as error:
+            reason = sentence_of(error)
+    files.report(name, reason)
+    return None
 
 
 READER = ExportReader(

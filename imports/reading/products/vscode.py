@@ -15,7 +15,7 @@ from imports.reading.products import ExportReader
 from imports.reading.session_tree import message_of
 from imports.reading.sessions import has_logs, logs
 from imports.reading.times import parse_time
-from imports.reading.values import first_of, id_of, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import Fields, first_of, id_of, line_of, list_of, object_of, objects_of, text_of
 
 PRODUCT = "vscode"
 _SHAPES = ({"requests", "responderUsername"}, {"requests", "sessionId"}, {"requests.message", "requests.response"})
@@ -32,7 +32,7 @@ def _recognises(files: Files) -> int:
     return 92 if names_with(files, *_SHAPES, at_most=LOOKED_AT) or has_logs(files, _is_head, _NO_NAME) else 0
 
 
-def _is_head(line: dict[str, Any]) -> bool:
+def _is_head(line: Fields) -> bool:
     return line.get("kind") == 0 and "requests" in object_of(line, "v")
 
 
@@ -40,7 +40,7 @@ def _read(files: Files) -> Items:
     of_changes = list(logs(files, _is_head, _NO_NAME))
     not_shown = NotShown()
     for name in of_changes:
-        chat: dict[str, Any] = {}
+        chat: Fields = {}
         for _number, line in json_lines(files, name):
             if isinstance(line, Skipped):
                 yield line
@@ -51,7 +51,7 @@ def _read(files: Files) -> Items:
     yield from items_of(files, [name for name in names_with(files, *_SHAPES) if name not in of_changes], _conversation)
 
 
-def _changed(chat: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
+def _changed(chat: Fields, line: Fields) -> Fields:
     """Applies a line of the log: `k` is the path of keys and places, `i` how many elements stay."""
     if line.get("kind") == 0:
         return object_of(line, "v")
@@ -97,15 +97,13 @@ def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item
         answer, _words = message_of(
             f"{node}:answer", "assistant", _answer(request, where, not_shown), at, request.get("modelId")
         )
-        for message in (question, answer):
-            is_shown = message.text or message.attachments
-            draft.add(message.id, above, message.at, message if is_shown else "no text")
-            above = message.id
+        draft.add(question.id, above, question.at, question)
+        draft.add(above := answer.id, question.id, answer.at, answer)
         draft.calls[answer.id] = tuple(_calls(request))
     yield draft.finished()
 
 
-def _answer(request: dict[str, Any], where: str, not_shown: NotShown) -> str:
+def _answer(request: Fields, where: str, not_shown: NotShown) -> str:
     """The pieces of the stream, and the names of what it refers to, which stand within its sentences."""
     pieces = []
     response = request.get("response")
@@ -120,11 +118,11 @@ def _answer(request: dict[str, Any], where: str, not_shown: NotShown) -> str:
             value = fields.get("value") or fields.get("content")
             pieces.append(text_of(value) or text_of(value, "value"))
         elif kind not in _KNOWN:
-            not_shown.note(kind, where)
+            not_shown.note(where, kind)
     return "".join(pieces)
 
 
-def _calls(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _calls(request: Fields) -> Iterator[Fields]:
     for part in objects_of(request, "response"):
         if part.get("kind") == "thinking":
             thought = "\n".join(map(text_of, chain(list_of(part, "value"), [part.get("value")])))
