@@ -18,7 +18,7 @@ from imports.reading.items import (
     UnreadableExport,
 )
 from imports.reading.products import read
-from imports.reading.times import parse_time
+from imports.reading.values import parse_time
 
 # These must be reported; files and records of other kinds may be.
 _REPORTED = {

@@ -112,9 +112,9 @@ def begin_import(request: Request, user: User, body: ImportWanted) -> ImportOutp
 
     Announces a file, whose bytes are then put to `content_url` in chunks.
     """
-    about: dict[str, Any] = {"filename": body.filename, "size": body.bytes, "product": body.product}
-    batch = services.begin(user=user, **about, now=timezone.now(), begun_by=_digest_of(request.auth))
-    return _shown(request, batch)
+    now, token = timezone.now(), _digest_of(request.auth)
+    wanted = {"filename": body.filename, "product": body.product, "begun_by": token}
+    return _shown(request, services.begin(user=user, size=body.bytes, now=now, **wanted))
 
 
 @api("get", ONE, ImportOutput, parameters=[IMPORT_ID])

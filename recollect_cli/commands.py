@@ -1,36 +1,36 @@
 """What can be typed: `recollect search "…"`, `recollect add "…"`, `recollect sync`, `recollect install CLIENT` …
 
-The modules of a command are imported by it, so that each starts quickly.
+The other modules of a command are imported by it, so that each starts quickly.
 """
 
-import argparse
 import json
 import os
 import sys
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from recollect_cli.client import Server
+from recollect_cli.client import Failure, Server
+from recollect_cli.configuration import config_file, read_config, server_of, write_config
+from recollect_cli.printing import in_numbers, preview_text, printable, progress_shown, report_text
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 RETRY_SECONDS = 30
 
 Answer = dict[str, Any]
+Answers = Iterator[Answer]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 1 for what the server or the way there refused, 130 for Ctrl-C (2 is argparse's, for a wrong
     usage)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    from recollect_cli.client import Failure
-    from recollect_cli.printing import printable
 
     options = command_parser().parse_args(words)
     try:
-        for answer in _COMMANDS[options.command](options):
+        for answer in _COMMANDS[options.command](options) or ():
             _print(answer, as_json=getattr(options, "json", False))
     except Failure as failure:
         print(printable(f"recollect: {failure}"), file=sys.stderr)  # noqa: T201
@@ -43,8 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
-    from recollect_cli.printing import printable
-
     try:
         text = answer.pop("text") if not as_json and "text" in answer else None
         print(printable(json.dumps(answer, ensure_ascii=False, indent=2) if text is None else text), flush=True)  # noqa: T201
@@ -53,17 +51,14 @@ def _print(answer: Answer, *, as_json: bool) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _server(options: argparse.Namespace) -> "Server":
-    from recollect_cli.configuration import server_of
-
+def _server(options: Namespace) -> Server:
     address = options.url or os.environ.get("RECOLLECT_URL")
     token = os.environ.get("RECOLLECT_TOKEN") if options.token is None else options.token
     return server_of(address, token, otherwise=DEFAULT_ADDRESS)
 
 
-def _import(options: argparse.Namespace) -> Iterator[Answer]:
+def _import(options: Namespace) -> Answers:
     from recollect_cli.importing import ImportOptions, import_path
-    from recollect_cli.printing import preview_text, progress_shown, report_text
 
     server = _server(options)
     requested = ImportOptions(product=options.product, since=options.since, is_dry_run=options.dry_run)
@@ -73,7 +68,7 @@ def _import(options: argparse.Namespace) -> Iterator[Answer]:
     yield {**answer, **_unless_json(options, text)}
 
 
-def _sync(options: argparse.Namespace) -> Iterator[Answer]:
+def _sync(options: Namespace) -> Answers:
     from time import monotonic
 
     from recollect_cli.syncing import changes, folders
@@ -98,10 +93,8 @@ def _sync(options: argparse.Namespace) -> Iterator[Answer]:
                     yield answer
 
 
-def _synced_again(server: "Server", folder: tuple[str, Path], options: argparse.Namespace) -> Answer | None:
+def _synced_again(server: Server, folder: tuple[str, Path], options: Namespace) -> Answer | None:
     """None where it could not be sent."""
-    from recollect_cli.client import Failure
-    from recollect_cli.printing import printable
 
     try:
         return _synced(server, folder, options)
@@ -112,8 +105,7 @@ def _synced_again(server: "Server", folder: tuple[str, Path], options: argparse.
         return None
 
 
-def _synced(server: "Server", folder: tuple[str, Path], options: argparse.Namespace) -> Answer:
-    from recollect_cli.printing import in_numbers, progress_shown
+def _synced(server: Server, folder: tuple[str, Path], options: Namespace) -> Answer:
     from recollect_cli.syncing import sync
 
     product, _path = folder
@@ -123,11 +115,11 @@ def _synced(server: "Server", folder: tuple[str, Path], options: argparse.Namesp
     return {"product": product, "import": done, **_unless_json(options, text)}
 
 
-def _unless_json(options: argparse.Namespace, text: str) -> dict[str, str]:
+def _unless_json(options: Namespace, text: str) -> dict[str, str]:
     return {} if options.json else {"text": text}
 
 
-def _search(options: argparse.Namespace) -> Iterator[Answer]:
+def _search(options: Namespace) -> Answers:
     arguments = {
         "query": options.query,
         "scope": options.scope,
@@ -137,41 +129,26 @@ def _search(options: argparse.Namespace) -> Iterator[Answer]:
     yield _server(options).call("search_history", arguments)
 
 
-def _add(options: argparse.Namespace) -> Iterator[Answer]:
+def _add(options: Namespace) -> Answers:
     """Save a memory; the key keeps a request that a proxy repeats from being stored twice."""
     import uuid
 
-    from recollect_cli.client import Failure
-
-    content = _standard_input() if options.content == "-" else options.content
+    content = options.content
+    try:
+        content = sys.stdin.read() if content == "-" else content
+        # Python passes bytes that are not in the terminal's encoding on as half characters.
+        content.encode()
+    except UnicodeError:
+        place = "Standard input" if options.content == "-" else "The text"
+        raise Failure(f"{place} is not in UTF-8, so it was not saved.") from None
     if not content.strip():
         raise Failure("There is nothing to save: the text is empty.")
-    if not _is_unicode(content):
-        raise Failure("The text is not in UTF-8, so it was not saved.")
     arguments = {"content": content, "type": options.type, "project_id": options.project, "tags": options.tag}
     named = {name: value for name, value in arguments.items() if value}
     yield _server(options).call("save_memory", named, **{"Idempotency-Key": str(uuid.uuid4())})
 
 
-def _standard_input() -> str:
-    from recollect_cli.client import Failure
-
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError:
-        raise Failure("Standard input is not in UTF-8, so it was not saved.") from None
-
-
-def _is_unicode(text: str) -> bool:
-    """Python passes bytes that are not in the terminal's encoding on as half characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _context(options: argparse.Namespace) -> Iterator[Answer]:
+def _context(options: Namespace) -> Answers:
     from recollect_cli.projects import project_of
 
     about = {
@@ -184,12 +161,10 @@ def _context(options: argparse.Namespace) -> Iterator[Answer]:
     yield {**answer, "text": answer["text"] or ("" if options.json else "Nothing.")}
 
 
-def _export(options: argparse.Namespace) -> Iterator[Answer]:
+def _export(options: Namespace) -> Answers:
     import shutil
     from http.client import HTTPException
     from urllib.parse import urlencode
-
-    from recollect_cli.client import Failure
 
     server = _server(options)
     unfinished = options.file.expanduser().with_name(options.file.name + ".part")
@@ -205,7 +180,7 @@ def _export(options: argparse.Namespace) -> Iterator[Answer]:
     yield {"file": str(options.file), "bytes": size, "text": f"{options.file}: {size:,} bytes."}
 
 
-def _login(options: argparse.Namespace) -> Iterator[Answer]:
+def _login(options: Namespace) -> Answers:
     from recollect_cli.connecting import log_in
 
     address, token = options.address or _address(options), _token(options)
@@ -213,16 +188,13 @@ def _login(options: argparse.Namespace) -> Iterator[Answer]:
     yield {**done, "text": f"Logged in at {done['url']}. The token is in {done['file']}, which only you can read."}
 
 
-def _address(options: argparse.Namespace) -> str:
-    from recollect_cli.configuration import read_config
-
+def _address(options: Namespace) -> str:
     address = options.url or os.environ.get("RECOLLECT_URL") or read_config().get("url")
     return str(address or DEFAULT_ADDRESS)
 
 
-def _token(options: argparse.Namespace) -> str | None:
+def _token(options: Namespace) -> str | None:
     """Where it is `-`, from standard input."""
-    from recollect_cli.client import Failure
 
     token: str | None = options.token
     if token == "-":  # noqa: S105 - the sign for standard input
@@ -234,10 +206,8 @@ def _token(options: argparse.Namespace) -> str | None:
     return token
 
 
-def _install(options: argparse.Namespace) -> Iterator[Answer]:
+def _install(options: Namespace) -> Answers:
     from recollect_cli import clients, installing
-    from recollect_cli.client import Failure, Server
-    from recollect_cli.configuration import read_config, write_config
 
     config = read_config()
     about: dict[str, str] = {}
@@ -266,10 +236,8 @@ def _install(options: argparse.Namespace) -> Iterator[Answer]:
     yield {"client": options.client, "files": [str(file) for file in changes], "text": "\n".join(lines)}
 
 
-def _status(options: argparse.Namespace) -> Iterator[Answer]:
+def _status(options: Namespace) -> Answers:
     from recollect_cli import clients, installing, serving, spool
-    from recollect_cli.client import Failure
-    from recollect_cli.configuration import config_file, read_config
     from recollect_cli.failures import hook_state
 
     config, state = read_config(), hook_state()
@@ -319,39 +287,34 @@ def _status_text(answer: Answer) -> str:
     return "\n".join([*lines, *(f"A hook could not read a session: {why}" for why in state.get("unread", {}).values())])
 
 
-def _mcp(options: argparse.Namespace) -> Iterator[Answer]:
+def _mcp(options: Namespace) -> None:
     from recollect_cli.mcp import serve_mcp
 
     serve_mcp(_server(options), tools=options.tools)
-    yield from ()
 
 
-def _up(options: argparse.Namespace) -> Iterator[Answer]:
+def _up(options: Namespace) -> None:
     from recollect_cli import serving
 
     serving.run(["up", "--host", options.host, "--port", options.port, *(["--demo"] if options.demo else [])])
-    yield from ()
 
 
-def _down(options: argparse.Namespace) -> Iterator[Answer]:
+def _down(options: Namespace) -> None:
     from recollect_cli import serving
 
     serving.run(["down"])
-    yield from ()
 
 
-def _manage(options: argparse.Namespace) -> Iterator[Answer]:
+def _manage(options: Namespace) -> None:
     from recollect_cli import serving
 
     serving.run(options.arguments, program="manage.py")
-    yield from ()
 
 
-def _hook(options: argparse.Namespace) -> Iterator[Answer]:
+def _hook(options: Namespace) -> None:
     from recollect_cli import hooks
 
     hooks.run(options.client, options.event)
-    yield from ()
 
 
 def version() -> str:
@@ -368,7 +331,7 @@ def version() -> str:
 
 # Of the command line alone, and of the wheel with the server.
 DISTRIBUTIONS = ("recollect-cli", "recollect-server")
-_COMMANDS: dict[str, Callable[[argparse.Namespace], Iterator[Answer]]] = {
+_COMMANDS: dict[str, Callable[[Namespace], Answers | None]] = {
     "search": _search,
     "add": _add,
     "import": _import,
@@ -386,13 +349,13 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Iterator[Answer]]] = {
 }
 
 
-def command_parser() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
+def command_parser() -> ArgumentParser:
+    shared = ArgumentParser(add_help=False)
     shared.add_argument("--url", help=f"the server (RECOLLECT_URL, or that of the log-in; {DEFAULT_ADDRESS})")
     shared.add_argument("--token", help="an access token (RECOLLECT_TOKEN, or that of the log-in)")
     shared.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
-    parser = argparse.ArgumentParser(prog="recollect", description="Your memory, from a terminal.")
+    parser = ArgumentParser(prog="recollect", description="Your memory, from a terminal.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True)
     search = _command(commands, "search", shared, "search chats, notes and memories")
@@ -431,15 +394,15 @@ def _add_server(commands: Any) -> None:
     manage.add_argument("arguments", nargs="*", metavar="COMMAND", help="the command and its arguments")
 
 
-class _Version(argparse.Action):
+class _Version(Action):
     """Looked up only if it is asked for, which takes a while."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+    def __call__(self, parser: ArgumentParser, *_: Any) -> None:
         print(f"recollect {version()}")  # noqa: T201
         parser.exit()
 
 
-def _add_agents(commands: Any, shared: argparse.ArgumentParser) -> None:
+def _add_agents(commands: Any, shared: ArgumentParser) -> None:
     login = _command(commands, "login", shared, "connect this machine to a server, by the browser or with --token")
     login.add_argument("address", nargs="?", metavar="URL", help="the server, such as https://recollect.example")
     install = _command(commands, "install", shared, "give an agent this memory, or an app this server's models")
@@ -468,12 +431,12 @@ _APPS = ("aider", "llm", "zed", "codex-model", "claude-code-model", "opencode-mo
 _SYNCED = ("claude-code", "codex", "openclaw", "gemini-cli", "cursor")
 
 
-def _command(commands: Any, name: str, shared: argparse.ArgumentParser, what: str) -> argparse.ArgumentParser:
-    added: argparse.ArgumentParser = commands.add_parser(name, parents=[shared], help=what, description=what)
+def _command(commands: Any, name: str, shared: ArgumentParser, what: str) -> ArgumentParser:
+    added: ArgumentParser = commands.add_parser(name, parents=[shared], help=what, description=what)
     return added
 
 
-def _add_import(commands: Any, shared: argparse.ArgumentParser) -> None:
+def _add_import(commands: Any, shared: ArgumentParser) -> None:
     bring = _command(commands, "import", shared, "bring an export of another product in")
     bring.add_argument("path", type=Path, help="a zip, a file or a folder")
     bring.add_argument("--as", dest="product", metavar="PRODUCT", help="the product, where it is not recognised")
@@ -483,7 +446,7 @@ def _add_import(commands: Any, shared: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_sync(commands: Any, shared: argparse.ArgumentParser) -> None:
+def _add_sync(commands: Any, shared: ArgumentParser) -> None:
     keep = _command(commands, "sync", shared, "bring what agents on this machine wrote since last time")
     keep.add_argument("product", nargs="?", choices=_SYNCED, help="all that are here, unless named")
     keep.add_argument("path", nargs="?", type=Path, help="its folder, if it is not at its usual place")
@@ -495,4 +458,4 @@ def _moment(text: str) -> str:
     try:
         return datetime.fromisoformat(text).astimezone().isoformat()
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date: write it as 2025-01-31.") from None
+        raise ArgumentTypeError(f"{text!r} is no date: write it as 2025-01-31.") from None

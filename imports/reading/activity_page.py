@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import IO, Any
 
+from imports.reading.values import moment_of
+
 # A card is `div.outer-cell` with the product in its header, and a first `content-cell` with the verb and the question,
 # a line break, the date in the account's language, a line break, and the answer.
 
@@ -152,7 +154,7 @@ def read_date(text: str) -> datetime | None:
     times = list(_TIME.finditer(_OFFSET.sub("", text)))
     day = _day_in(text[: times[-1].start()]) if times else None
     if day is None:
-        return _iso(text)
+        return moment_of(text) if "T" in text else None
     time = times[-1]
     hour = int(time[1])
     if _AFTERNOON.search(text) and hour < 12:
@@ -163,14 +165,6 @@ def read_date(text: str) -> datetime | None:
         return datetime(*day, hour, int(time[2]), int(time[3] or 0), tzinfo=_zone_in(text)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _iso(text: str) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(text) if "T" in text else None
-    except ValueError:
-        return None
-    return at if at is None or at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _day_in(text: str) -> tuple[int, int, int] | None:

@@ -19,8 +19,17 @@ from core.text import gettext_noop as _
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Notice
 from imports.reading.json_lines import json_lines
-from imports.reading.times import parse_time
-from imports.reading.values import first_of, line_of, name_of_block, object_of, objects_of, text_of, value_at
+from imports.reading.values import (
+    base_name,
+    first_of,
+    line_of,
+    name_of_block,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+    value_at,
+)
 
 # A pasted text of more characters is a file, as the chat's page makes one of it. A shorter one stays in its message.
 LONG = 4_000
@@ -60,7 +69,7 @@ class ExportFiles:
     def __post_init__(self) -> None:
         for entry in self.files.names():
             folders, _slash, name = entry.rpartition("/")
-            for part in (folders.rpartition("/")[2], name):
+            for part in (base_name(folders), name):
                 if found := _ID.match(part):
                     self.by_id.setdefault(found["id"], entry)
             self.by_name[name] = None if name in self.by_name else entry
@@ -74,7 +83,7 @@ class ExportFiles:
             self.missing.add(id_ or name)
             return None
         self.files.opened.add(entry)
-        name = name or self.names.get(entry.rpartition("/")[2], "") or shown_name(entry)
+        name = name or self.names.get(base_name(entry), "") or shown_name(entry)
         return ImportedFile(name=name, entry=entry, size=self.files.size(entry), media_type=media_type)
 
     def notice(self) -> Iterator[Notice]:
@@ -85,7 +94,7 @@ class ExportFiles:
 
 def shown_name(entry: str) -> str:
     """The name of an entry as its sender had it: without its folders and the id before it."""
-    name = entry.rpartition("/")[2]
+    name = base_name(entry)
     found = _ID.match(name)
     rest = name[found.end() :].lstrip("-_ ") if found else name
     return name if rest.startswith(".") or not rest else rest

@@ -56,7 +56,7 @@ class ConversationDraft(SessionTree):
             created_at=created_at,
             last_at=times[-1] if times else self.last_at or max(known, default=created_at),
             is_archived=self.is_archived,
-            project=self.project,
+            project=self.project or None,
             messages=current,
             other_branches=others,
         )
@@ -74,7 +74,7 @@ class NotShown:
     _found: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def note(self, where: str, *kinds: str) -> None:
-        for kind in kinds:
+        for kind in (each or "no kind" for each in kinds):
             first, count = self._found.get(kind, (where, 0))
             self._found[kind] = (first, count + 1)
 

@@ -29,12 +29,12 @@ from imports.reading.items import (
     ImportedMessage,
     ImportedProject,
     ImportedRecord,
-    Item,
+    Items,
     Notice,
     Role,
     Skipped,
 )
-from imports.reading.values import Fields, line_of, list_of, objects_of, text_of
+from imports.reading.values import Fields, base_name, line_of, list_of, objects_of, text_of
 
 T = TypeVar("T")
 PRODUCT = "recollect"
@@ -119,7 +119,7 @@ def _skipped(fields: Fields, where: str, reason: str) -> Skipped:
     return Skipped(where=where, reason=reason, external_id=text_of(fields, "id") or None)
 
 
-def conversation_of(fields: Fields, where: str, beside: ExportFiles) -> Iterator[Item]:
+def conversation_of(fields: Fields, where: str, beside: ExportFiles) -> Items:
     """The conversation with all readable turns, and what of it is not. `beside`: the attached files of a zip."""
     turns: dict[int, ExportedTurn] = {}
     skipped: list[Skipped] = []
@@ -293,15 +293,21 @@ def _date(fields: Fields, name: str) -> date:
 
 
 def _count(fields: Fields, name: str) -> int:
-    value = fields.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LAST_NUMBER:
-        return value
+    if number := _number_in(fields, name):
+        return number
     raise _Unusable(Sentence(_("its %(name)s is no number"), name=name))
 
 
+def _number_in(fields: Fields, name: str) -> int | None:
+    """The number of a turn; None for anything else."""
+    value = fields.get(name)
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LAST_NUMBER
+    return value if is_number else None
+
+
 def _turn(fields: Fields, beside: ExportFiles, *, before: int | None) -> ExportedTurn:
-    number, status = fields.get("turn_number"), fields.get("status")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= LAST_NUMBER:
+    number, status = _number_in(fields, "turn_number"), fields.get("status")
+    if number is None:
         raise _Unusable(_("its number is none that a turn can have"))
     if not isinstance(status, str) or status not in _STATUSES:
         raise _Unusable(_("its status is unknown"))
@@ -324,7 +330,7 @@ def _turn(fields: Fields, beside: ExportFiles, *, before: int | None) -> Exporte
 def _attachments(fields: Fields, beside: ExportFiles) -> Iterator[ImportedFile]:
     """The files that lie beside the document; the others are counted."""
     for each in objects_of(fields, "attachments"):
-        found = beside.find("", text_of(each, "file").rpartition("/")[2], line_of(each, "media_type"))
+        found = beside.find("", base_name(text_of(each, "file")), line_of(each, "media_type"))
         if found is None:
             continue
         found = replace(found, name=line_of(each, "name") or found.name, kind=text_of(each, "kind"))
@@ -363,20 +369,20 @@ def _stored(model: type[BaseModel], value: Any) -> Fields | None:
 
 
 def _parent(fields: Fields, number: int) -> int | None:
-    parent = fields.get("parent_number")
-    if parent is None:
+    parent = _number_in(fields, "parent_number")
+    if parent is None and fields.get("parent_number") is None:
         return None
-    if isinstance(parent, bool) or not isinstance(parent, int) or not 0 < parent < number:
+    if parent is None or parent >= number:
         raise _Unusable(_("it follows no earlier turn"))
     return parent
 
 
 def _branch(fields: Fields) -> Fields:
     """The conversation and turn from which a branch continues; empty without a branch."""
-    after = fields.get("branched_after")
-    if fields.get("branched_from") is None or not isinstance(after, int) or not 0 < after <= LAST_NUMBER:
+    after = _number_in(fields, "branched_after")
+    if fields.get("branched_from") is None or after is None:
         return {}
-    return {"branched_from": _uuid(fields, "branched_from"), "branched_after": int(after)}
+    return {"branched_from": _uuid(fields, "branched_from"), "branched_after": after}
 
 
 def path_of(conversation: ExportedConversation) -> set[int]:

@@ -38,19 +38,12 @@ _ATTACHED = re.compile(r"(?:^|/)(?:attachments/[0-9a-f]{12} [^/]+|file[-_][0-9A-
 _CLUTTER = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._)")
 EMPTY = _("This file is empty.")
 _INCOMPLETE = _("This zip is damaged or incomplete. Download the export again, and wait for the whole file.")
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError, ValueError, OSError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, RuntimeError, ValueError, OSError)
 
 
 def is_attached(name: str) -> bool:
     """Whether it is a file of a message, by its name, and no part of the export's own texts."""
     return _ATTACHED.search(name) is not None
-
-
-def is_zip(stream: IO[bytes]) -> bool:
-    """Whether the stream begins like a zip; its position is reset."""
-    beginning = stream.read(4)
-    stream.seek(0)
-    return beginning in _BEGINNINGS
 
 
 class PiecesReader(io.RawIOBase):
@@ -79,7 +72,7 @@ def _unpacked(entry: IO[bytes]) -> Iterator[bytes]:
     with entry:
         try:
             yield from iter(lambda: entry.read(_CHUNK), b"")
-        except (*_DAMAGED, RuntimeError) as error:
+        except _DAMAGED as error:
             raise UnreadableExport(_INCOMPLETE) from error
 
 
@@ -179,7 +172,7 @@ class Files:
         _check_directory(stream, budget)
         try:
             packed_zip = self._opened.enter_context(zipfile.ZipFile(stream))
-        except (*_DAMAGED, RuntimeError) as error:
+        except _DAMAGED as error:
             raise UnreadableExport(_INCOMPLETE) from error
         found: dict[str, zipfile.ZipInfo] = {}
         packed = 0
@@ -325,7 +318,7 @@ def _opened_file(path: Path, name: str) -> IO[bytes]:
 def _opened_entry(packed_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> IO[bytes]:
     try:
         return io.BufferedReader(PiecesReader(_unpacked(packed_zip.open(entry))), _CHUNK)
-    except (*_DAMAGED, RuntimeError) as error:
+    except _DAMAGED as error:
         raise UnreadableExport(_INCOMPLETE) from error
 
 
@@ -357,6 +350,12 @@ def as_utf8(stream: IO[bytes]) -> IO[bytes]:
     return io.BufferedReader(PiecesReader(_recoded(stream, encoding, beginning)))
 
 
+def beginning_of(files: Files, name: str, size: int) -> str:
+    """The first bytes of a file, as a text."""
+    with files.look(name) as stream:
+        return as_utf8(stream).read(size).decode(errors="replace")
+
+
 @contextmanager
 def open_files(path: Path, limits: Limits | None = None, *, name: str = "") -> Iterator[Files]:
     """The files at `path`, recognised by content and not by name. Raises `UnreadableExport`.
@@ -382,7 +381,7 @@ def open_files(path: Path, limits: Limits | None = None, *, name: str = "") -> I
                 stream = opened.enter_context(path.open("rb"))
             except OSError as error:
                 raise UnreadableExport(_("The file cannot be opened.")) from error
-            if is_zip(stream):
+            if stream.read(4) in _BEGINNINGS:
                 files.add_zip(stream, Budget(limits, packed=kind.st_size))
             else:
                 files.add_file(path, name.replace("\\", "/").rpartition("/")[2] or path.name)

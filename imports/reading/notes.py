@@ -14,7 +14,17 @@ from core.text import sentence_of
 from imports.reading.activity_page import MONTHS, month_in
 from imports.reading.files import Files
 from imports.reading.items import UnreadableExport
-from imports.reading.values import Fields, compact, joined, line_of, object_of, objects_of, text_of
+from imports.reading.values import (
+    Fields,
+    base_name,
+    compact,
+    joined,
+    line_of,
+    moment_of,
+    object_of,
+    objects_of,
+    text_of,
+)
 
 LONGEST_NOTE = 32 * 1024 * 1024
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<head>.{0,65536}?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -196,7 +206,7 @@ def _plain_key(key: str) -> str:
 
 def title_of(values: Fields, body: str, name: str) -> str:
     heading, plain = _HEADING.search(body), _by_plain_key(values)
-    stem = name.rpartition("/")[2].rpartition(".")[0].removesuffix(".excalidraw")
+    stem = base_name(name).rpartition(".")[0].removesuffix(".excalidraw")
     titles = [line_of(_first(plain.get(key))) for key in _TITLE_KEYS]
     titles.append(line_of(heading["title"] if heading else ""))
     # A template's title is filled in later.
@@ -218,7 +228,7 @@ def date_of(values: Fields, name: str) -> date | datetime | None:
 
 def day_in(name: str) -> date | None:
     """The day at the beginning of a file's name."""
-    found = _DAY.match(name.rpartition("/")[2])
+    found = _DAY.match(base_name(name))
     digits = "".join(filter(str.isdigit, found[0])) if found else ""
     day = _when(f"{digits[:4]}-{digits[4:6]}-{digits[6:]}") if digits else None
     return day if isinstance(day, date) else None
@@ -242,14 +252,7 @@ def _when(value: Any) -> date | datetime | None:
 
 def _moment(text: str) -> datetime | None:
     # `2023-02-03 04:05:06 +0200`: a space before the offset, which ISO does not know.
-    joined = _BEFORE_OFFSET.sub(r"\1", text).removesuffix(" UTC")
-    if ":" not in joined:
-        return None
-    try:
-        moment = datetime.fromisoformat(joined)
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment_of(_BEFORE_OFFSET.sub(r"\1", text)) if ":" in text else None
 
 
 def _day_of(text: str) -> date | None:

@@ -7,9 +7,18 @@ from typing import Any
 
 from imports.reading.envelopes import OpenedText, opened
 from imports.reading.items import ImportedFile, ImportedMessage, Role
-from imports.reading.times import parse_time
-from imports.reading.trees import Branches, branches, newest_leaf, with_inferred_times
-from imports.reading.values import Fields, compact, line_of, list_of, name_of_block, object_of, objects_of, text_of
+from imports.reading.trees import Branches, branches, nearest_visible, newest_leaf, with_inferred_times
+from imports.reading.values import (
+    Fields,
+    compact,
+    line_of,
+    list_of,
+    name_of_block,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+)
 
 # The parent of a first message in several products.
 _NO_PARENTS = {None, "", "00000000-0000-0000-0000-000000000000", "00000000-0000-4000-8000-000000000000"}
@@ -78,6 +87,15 @@ class SessionTree:
             tool_calls=tuple(calls),
         )
         self.add(node, parent, at, message)
+
+    def attach(self, found: dict[str, tuple[ImportedFile, ...]]) -> None:
+        """Gives the files of each node to the message above it; a text not, if that has the file itself."""
+        above = nearest_visible(self.parents, self.visible) if found else {}
+        for node, files in found.items():
+            if message := self.visible.get(above.get(node) or ""):
+                names = {each.name for each in message.files if each.entry}
+                new = [each for each in files if each.entry or each.name not in names]
+                self.visible[message.id] = replace(message, files=(*message.files, *new))
 
     def part(self, nodes: list[str]) -> Fields:
         """What a tree of these nodes alone is made of."""

@@ -10,10 +10,10 @@ from dataclasses import replace
 from core.text import gettext_noop as _
 from imports.reading.exported import LONGEST_SUMMARY
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, ImportedMessage, Item, Skipped
+from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Skipped
 from imports.reading.json_lines import first_lines
 from imports.reading.json_streams import LOOKED_AT
-from imports.reading.values import Fields
+from imports.reading.values import Fields, base_name
 
 # Also packed, reset or deleted ones, whose time follows the name.
 _LOG = re.compile(r"\.jsonl(?:\.[^/]*)?\Z", re.IGNORECASE)
@@ -35,7 +35,7 @@ def has_logs(files: Files, is_of: Callable[[Fields], bool], named: re.Pattern[st
 
 def stem(name: str) -> str:
     """A file's name without its folder and endings: usually the session's id."""
-    return re.split(r"\.jsonl?\b", name.rpartition("/")[2], maxsplit=1, flags=re.IGNORECASE)[0]
+    return re.split(r"\.jsonl?\b", base_name(name), maxsplit=1, flags=re.IGNORECASE)[0]
 
 
 class Children:
@@ -65,7 +65,7 @@ class Children:
             found[place] = replace(found[place], tool_calls=(*found[place].tool_calls, call))
         return tuple(found)
 
-    def placed(self, item: Item, where: str, parent: str | None) -> Iterator[Item]:
+    def placed(self, item: Item, where: str, parent: str | None) -> Items:
         """A session with what worked for it; the work for another session, its `parent`, waits for that one."""
         if not isinstance(item, ImportedConversation):
             yield item

@@ -4,16 +4,19 @@ No function recurses, and a circle ends a walk: the input may contain a chain of
 own parent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
 from imports.reading.items import ImportedMessage
 
+Parents = Mapping[str, str | None]
+Times = Mapping[str, datetime | None]
 Branches = tuple[tuple[ImportedMessage, ...], tuple[ImportedMessage, ...]]
 
 
-def branches(parents: Mapping[str, str | None], visible: Mapping[str, ImportedMessage], leaf: str | None) -> Branches:
+def branches(parents: Parents, visible: Mapping[str, ImportedMessage], leaf: str | None) -> Branches:
     """The current branch, from the root to `leaf`, and all other visible messages, each after its parent.
 
     `parents` has every node of the tree, `visible` the messages of those that are shown, by the same ids.
@@ -21,18 +24,14 @@ def branches(parents: Mapping[str, str | None], visible: Mapping[str, ImportedMe
     """
     above = nearest_visible(parents, visible)
     current = [node for node in path_to(parents, leaf) if node in visible]
-    on_path = set(current)
-    first = current[0] if current else None
-    shown = [_under(visible[node], visible, None if node == first else above[node]) for node in current]
-    others = [
-        _under(visible[node], visible, above[node] if has_parent else None)
-        for node, has_parent in _parents_first(visible, above)
-        if node not in on_path
-    ]
-    return tuple(shown), tuple(others)
+    shown = {node: replace(visible[node], parent=above.get(node)) for node in _parents_first(visible, above)}
+    for first in current[:1]:
+        shown[first] = replace(shown[first], parent=None)
+    on_path = [shown.pop(node) for node in current]
+    return tuple(on_path), tuple(shown.values())
 
 
-def path_to(parents: Mapping[str, str | None], leaf: str | None) -> list[str]:
+def path_to(parents: Parents, leaf: str | None) -> list[str]:
     """The nodes from the root, or from where the tree is broken, to `leaf`."""
     path: list[str] = []
     seen = set()
@@ -44,19 +43,18 @@ def path_to(parents: Mapping[str, str | None], leaf: str | None) -> list[str]:
     return path[::-1]
 
 
-def newest_leaf(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> str | None:
+def newest_leaf(parents: Parents, times: Times) -> str | None:
     """The newest node without children; if the times are equal, the last of them in the export."""
     with_children = {parent for node, parent in parents.items() if parent is not None and parent != node}
     leaves = [node for node in parents if node not in with_children] or list(parents)
     if not leaves:
         return None
-    order = {node: place for place, node in enumerate(leaves)}
-    return max(leaves, key=lambda node: ((at := times.get(node)) is not None, at.timestamp() if at else 0, order[node]))
+    return max(reversed(leaves), key=lambda node: ((at := times.get(node)) is not None, at.timestamp() if at else 0))
 
 
 def with_missing_links(
-    parents: Mapping[str, str | None],
-    times: Mapping[str, datetime | None],
+    parents: Parents,
+    times: Times,
     *,
     has_one_root: bool = False,
     mends_broken: bool = True,
@@ -87,7 +85,7 @@ def with_missing_links(
     return found
 
 
-def in_time(nodes: Iterable[str], times: Mapping[str, datetime | None]) -> list[str]:
+def in_time(nodes: Iterable[str], times: Times) -> list[str]:
     """The nodes by their times; one without a time stands after the one before it in the export."""
     at = float("-inf")
     keys = []
@@ -101,7 +99,7 @@ def in_time(nodes: Iterable[str], times: Mapping[str, datetime | None]) -> list[
 class _Trees:
     """Which nodes hang together, by union-find: a walk up for each node would take quadratic time."""
 
-    def __init__(self, parents: Mapping[str, str | None]) -> None:
+    def __init__(self, parents: Parents) -> None:
         self._over = {node: node for node in parents}
         for node, parent in parents.items():
             if parent is not None:
@@ -124,7 +122,7 @@ class _Trees:
         return list(found.values())
 
 
-def hanging_together(parents: Mapping[str, str | None], together: Iterable[tuple[str, str]]) -> list[list[str]]:
+def hanging_together(parents: Parents, together: Iterable[tuple[str, str]]) -> list[list[str]]:
     """The nodes of each tree, where each pair of `together` belongs to one tree."""
     trees = _Trees(parents)
     for node, other in together:
@@ -132,7 +130,7 @@ def hanging_together(parents: Mapping[str, str | None], together: Iterable[tuple
     return trees.groups()
 
 
-def nearest_visible(parents: Mapping[str, str | None], visible: Iterable[str]) -> dict[str, str | None]:
+def nearest_visible(parents: Parents, visible: Iterable[str]) -> dict[str, str | None]:
     """For each node the nearest visible one above it."""
     shown = set(visible)
     above: dict[str, str | None] = {}
@@ -154,44 +152,24 @@ def nearest_visible(parents: Mapping[str, str | None], visible: Iterable[str]) -
     return above
 
 
-def _parents_first(visible: Mapping[str, ImportedMessage], above: Mapping[str, str | None]) -> list[tuple[str, bool]]:
+def _parents_first(visible: Iterable[str], above: Parents) -> Iterator[str]:
     """Every visible node after its parent, siblings in the order of the export."""
     children: dict[str | None, list[str]] = {}
     for node in visible:
         children.setdefault(above.get(node), []).append(node)
-    ordered: list[tuple[str, bool]] = []
-    waiting = [(node, False) for node in reversed(children.get(None, []))]
+    waiting = children.get(None, [])[::-1]
     while waiting:
-        node, has_parent = waiting.pop()
-        ordered.append((node, has_parent))
-        waiting.extend((child, True) for child in reversed(children.get(node, [])))
-    return ordered
-
-
-def _under(message: ImportedMessage, visible: Mapping[str, ImportedMessage], parent: str | None) -> ImportedMessage:
-    return replace(message, parent=visible[parent].id if parent else None)
+        yield (node := waiting.pop())
+        waiting.extend(reversed(children.get(node, [])))
 
 
 def with_inferred_times(found: Branches, created_at: datetime | None) -> Branches:
     """A message without a usable time gets that of the previous message, the first one the conversation's."""
-    current, others = found
-    first = next((message.at for message in current if message.at), None) or next(
-        (message.at for message in others if message.at), None
-    )
-    start = created_at or first
+    start = created_at or next((message.at for message in chain(*found) if message.at), None)
     times: dict[str, datetime | None] = {}
-    return _fill(current, times, start), _fill(others, times, start)
-
-
-def _fill(
-    messages: tuple[ImportedMessage, ...], times: dict[str, datetime | None], start: datetime | None
-) -> tuple[ImportedMessage, ...]:
     filled = []
-    for message in messages:
-        known = message
-        if message.at is None:
-            before = times.get(message.parent or "", start)
-            known = replace(message, at=before, at_inferred=before is not None)
-        times[known.id] = known.at
-        filled.append(known)
-    return tuple(filled)
+    for message in chain(*found):
+        at = message.at or times.get(message.parent or "", start)
+        filled.append(message if message.at else replace(message, at=at, at_inferred=at is not None))
+        times[message.id] = at
+    return tuple(filled[: len(found[0])]), tuple(filled[len(found[0]) :])

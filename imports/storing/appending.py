@@ -25,7 +25,7 @@ from imports.models import MAX_PRODUCT, MAX_TITLE, Import, ImportedItem, ImportE
 from imports.reading.envelopes import opened
 from imports.reading.items import ImportedConversation, ImportedMessage
 from imports.reading.session_tree import message_of
-from imports.reading.times import parse_time
+from imports.reading.values import parse_time
 from imports.storing.contents import LONGEST_ID, key_of
 from imports.storing.conversations import Batch, BatchOutcome, TurnStretch, item_of, known_items
 from imports.storing.turns import GatheredTurn, PlannedTurn, first_words, planned_turn
@@ -151,7 +151,6 @@ class _Session:
 
     wanted: AppendedSession
     conversation: ImportedConversation
-    key: bytes
     here: Conversation | None
 
 
@@ -192,7 +191,7 @@ def _session(wanted: AppendedSession, user: User, project: str) -> _Session:
         project=bound_to or wanted.project or project or wanted.cwd or None,
         messages=(),
     )
-    return _Session(wanted, conversation, key, here)
+    return _Session(wanted, conversation, here)
 
 
 def _planned(session: _Session, user: User) -> list[PlannedTurn]:

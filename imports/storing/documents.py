@@ -150,7 +150,7 @@ def undo_document(item: ImportedItem, user: User) -> None:
         return
     try:
         if item.lines:
-            documents.take_back(user=user, **_named(item.place, user), text=item.lines, at=None, now=timezone.now())
+            documents.take_back(**_named(item.place, user), text=item.lines, at=None, now=timezone.now())
         elif item.row_id is not None and _is_as_it_came(item, user):
             documents.delete_note(user=user, note_id=item.row_id, is_noted=False)
     except (Conflict, NotFound):
@@ -296,8 +296,8 @@ def _is_as_it_came(entry: ImportedItem, user: User) -> bool:
 
 
 def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
-    day, project = _day_of(item, user), _project_of(item, user)
-    there = documents.beginning(user=user, day=day, project=project, length=MAX_DOCUMENT_LENGTH)
+    at = _place_of(item, user)
+    there, day, project = documents.beginning(**at, length=MAX_DOCUMENT_LENGTH), at["day"], at["project"]
     new = _new_lines(item, entry, user)
     place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day)
     entry.place = f"{place} {project}" if project else place
@@ -305,12 +305,12 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
         # So that existing lines are not added again once the user removes them.
         return True
     if not there and item.updated_at is not None:
-        documents.create(user=user, day=day, project=project, content=pg_text(item.text), now=item.updated_at)
+        documents.create(**at, content=pg_text(item.text), now=item.updated_at)
         created = MemoryDocument.objects.for_user(user).on(day, project)
         created.update(created_at=item.created_at or item.updated_at)
     else:
         now = timezone.now() if there else _moment(item, user) or timezone.now()
-        documents.append(user=user, day=day, project=project, text="\n".join(new), now=now)
+        documents.append(**at, text="\n".join(new), now=now)
     entry.lines = "\n".join([*filter(None, [entry.lines]), *new])
     return True
 
@@ -318,20 +318,18 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
 def _new_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> list[str]:
     """Lines that neither exist in the document nor were imported before; the whole text if there is none yet."""
     text = pg_text(item.text).strip("\n")
-    day, project = _day_of(item, user), _project_of(item, user)
-    there = documents.beginning(user=user, day=day, project=project, length=MAX_DOCUMENT_LENGTH)
+    there = documents.beginning(**_place_of(item, user), length=MAX_DOCUMENT_LENGTH)
     known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
     lines = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
     return lines if "".join(lines).strip() else []
 
 
-def _day_of(item: ImportedDocument, user: User) -> DocumentDay:
-    match item.kind:
-        case "about":
-            return ABOUT_ME
-        case "daily_log" if item.at is not None:
-            return user.local_time(item.at).date() if isinstance(item.at, datetime) else item.at
-    return None
+def _place_of(item: ImportedDocument, user: User) -> dict[str, Any]:
+    """The document that its lines belong to."""
+    day: DocumentDay = ABOUT_ME if item.kind == "about" else None
+    if item.kind == "daily_log" and item.at is not None:
+        day = user.local_time(item.at).date() if isinstance(item.at, datetime) else item.at
+    return {"user": user, "day": day, "project": _project_of(item, user)}
 
 
 def _project_of(item: ImportedDocument, user: User) -> str:
@@ -342,7 +340,7 @@ def _named(place: str, user: User) -> dict[str, Any]:
     """The day and the project of a document as an item names it; the project may have another name since."""
     day, _blank, project = place.partition(" ")
     named: DocumentDay = ABOUT_ME if day == ABOUT_ME else date.fromisoformat(day) if day else None
-    return {"day": named, "project": label_of(user=user, label=project)}
+    return {"user": user, "day": named, "project": label_of(user=user, label=project)}
 
 
 def _key(item: KeptItem) -> bytes:

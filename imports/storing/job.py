@@ -17,7 +17,6 @@ from django.db import connection, transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from core.isolation.acting import acting_as
 from core.text import kept, pg_text, pg_value
 from imports.models import Import, ImportEntry, ImportJob, ItemKind
 from imports.reading.files import Files
@@ -44,8 +43,7 @@ UPDATE import_entries AS entry
 
 def store(job: ImportJob, user: User) -> Iterator[None]:
     """Yields after each batch. Raises `UnreadableExport` and `LeaseLost`."""
-    with acting_as(user):
-        batch = queue.keep(job, user=user, states=STORING_STATES)
+    with queue.step_of(job, user, STORING_STATES) as batch:
         batch.state = Import.State.RUNNING
         batch.started_at = batch.started_at or timezone.now()
         batch.stored = batch.stored or {"conversations": 0, "turns": 0, "versions": 0, "documents": 0, "records": 0}
@@ -74,8 +72,7 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
                 for turn in stretch.turns:
                     account[stretch.passed_over or turn.place].update(turns=1, characters=len(turn.user_message))
             yield
-    with acting_as(user):
-        batch = queue.keep(job, user=user, states=STORING_STATES)
+    with queue.step_of(job, user, STORING_STATES) as batch:
         batch.account = {"read": (batch.account or {}).get("read"), **account}
         batch.save(update_fields=["account"])
         finish(batch, Import.State.DONE)
@@ -83,8 +80,7 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
 
 def expire(job: ImportJob, user: User) -> Iterator[None]:
     """Delete an upload that the user did not continue, in one step. Raises `LeaseLost`."""
-    with acting_as(user):
-        batch = queue.keep(job, user=user, states=(Import.State.UPLOADING, Import.State.READY))
+    with queue.step_of(job, user, (Import.State.UPLOADING, Import.State.READY)) as batch:
         finish(batch, Import.State.CANCELLED, error=EXPIRED)
     yield
 
@@ -135,8 +131,7 @@ def _store(
 ) -> None:
     chosen = [each for each in together if isinstance(each, TurnStretch) and each.passed_over is None]
     others = [each for each in together if not isinstance(each, TurnStretch)]
-    with acting_as(user):
-        batch = queue.keep(job, user=user, states=STORING_STATES)
+    with queue.step_of(job, user, STORING_STATES) as batch:
         done = Batch(chosen, user=user, brought_by=batch, export=export).write()
         kept_items, refused = keep_all(others, user=user, brought_by=batch)
         if done.turns or kept_items:

@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Min, Q, Sum
 from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 
-from core.isolation.acting import Caller, acting_as
+from core.isolation.acting import Caller
 from core.text import Sentence, pg_text
 from core.text import gettext_noop as _
 from imports.models import ENTRY_KINDS, MAX_TITLE, UNUSED_FOR, Import, ImportEntry, ImportJob, ItemKind
@@ -43,21 +43,18 @@ PREVIEW_STATES = (Import.State.READING,)
 
 def preview(job: ImportJob, user: User) -> Iterator[None]:
     """Read the export and make it ready; yields after each batch. Raises `UnreadableExport` and `LeaseLost`."""
-    with acting_as(user):
-        batch = queue.keep(job, user=user, states=PREVIEW_STATES)
+    with queue.step_of(job, user, PREVIEW_STATES) as batch:
         # The data of a worker that died.
         ImportEntry.objects.for_user(user).filter(batch=batch).delete()
     left_out, reported_at, account = SkippedCounts(), time.monotonic(), Counter(turns=0, characters=0)
     with open_export(batch) as export:
         product = batch.product or recognise(export).product
-        with acting_as(user):
-            batch = queue.keep(job, user=user, states=PREVIEW_STATES)
+        with queue.step_of(job, user, PREVIEW_STATES) as batch:
             batch.product = product
             batch.save(update_fields=["product"])
         items = read(export, batch, left_out)
         while together := list(islice(items, BATCH)):
-            with acting_as(user):
-                batch = queue.keep(job, user=user, states=PREVIEW_STATES)
+            with queue.step_of(job, user, PREVIEW_STATES) as batch:
                 conversations = [item for item in together if isinstance(item, ImportedConversation)]
                 others = [item for item in together if not isinstance(item, ImportedConversation)]
                 entries = _conversation_entries(conversations, user, batch, account, left_out)
@@ -68,8 +65,7 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
                     _save(batch, left_out)
                     reported_at = time.monotonic()
             yield
-    with acting_as(user):
-        batch = queue.keep(job, user=user, states=PREVIEW_STATES)
+    with queue.step_of(job, user, PREVIEW_STATES) as batch:
         room = room_for_files(Caller(user_id=user.pk)) if left_out.file_bytes else None
         if room is not None and left_out.file_bytes > room:
             # The report then lists those that had none.

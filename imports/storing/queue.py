@@ -15,6 +15,7 @@ from django.db import DatabaseError, connections, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from core.isolation.acting import acting_as
 from imports.models import Import, ImportJob
 from intake.models import User
 from memory.index.writer import Waker
@@ -84,15 +85,17 @@ def held(job: ImportJob) -> QuerySet[ImportJob]:
     return ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease)
 
 
-def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
-    """The import, its row locked, with a renewed lease. Raises `LeaseLost`.
+@contextmanager
+def step_of(job: ImportJob, user: User, states: tuple[str, ...]) -> Iterator[Import]:
+    """A transaction that acts as the user: the import, its row locked, with a renewed lease. Raises `LeaseLost`.
 
     The import's row is locked before the job's, as in a cancellation.
     """
-    batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
-    if batch is None or not held(job).update(due_at=timezone.now() + LEASE):
-        raise LeaseLost
-    return batch
+    with acting_as(user):
+        batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
+        if batch is None or not held(job).update(due_at=timezone.now() + LEASE):
+            raise LeaseLost
+        yield batch
 
 
 @contextmanager

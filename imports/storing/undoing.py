@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F, Max, Q
 from django.utils import timezone
 
-from core.isolation.acting import Caller, acting_as
+from core.isolation.acting import Caller
 from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.models import Import, ImportedItem, ImportEntry, ImportJob, ItemKind
@@ -55,8 +55,7 @@ def continued_since(batch: Import, user: User) -> int:
 def undo(job: ImportJob, user: User) -> Iterator[None]:
     """Yields after each batch. Raises `LeaseLost`."""
     mine = ImportedItem.objects.for_user(user)
-    with acting_as(user):
-        batch = queue.keep(job, user=user, states=UNDOING_STATES)
+    with queue.step_of(job, user, UNDOING_STATES) as batch:
         lengthened = mine.filter(lengthened_by=batch.pk).update(lengthened_by=None)
         later = mine.filter(batch=batch, lengthened_by__isnull=False)
         lengthened += later.update(batch=F("lengthened_by"), lengthened_by=None)
@@ -66,8 +65,7 @@ def undo(job: ImportJob, user: User) -> Iterator[None]:
         brought = mine.filter(batch=batch)
         total = max(1, brought.count())
     while True:
-        with acting_as(user):
-            batch = queue.keep(job, user=user, states=UNDOING_STATES)
+        with queue.step_of(job, user, UNDOING_STATES) as batch:
             found = brought.filter(kind__in=(ItemKind.CONVERSATION, ItemKind.TURN)).order_by("conversation_id")
             ids = [pk for pk in found.values_list("conversation_id", flat=True).distinct()[:BATCH] if pk]
             documents = [] if ids else list(brought.order_by("pk")[:BATCH])

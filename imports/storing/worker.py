@@ -122,8 +122,8 @@ def _step(job: ImportJob, user: User) -> Iterator[None]:
 
 def _fail(job: ImportJob, user: User, sentence: str) -> None:
     try:
-        with acting_as(user):
-            store.finish(queue.keep(job, user=user, states=STATES), Import.State.FAILED, error=sentence)
+        with queue.step_of(job, user, STATES) as batch:
+            store.finish(batch, Import.State.FAILED, error=sentence)
     except LeaseLost:
         return
     except DatabaseError as error:

@@ -18,8 +18,8 @@ from imports.reading.files import open_files
 from imports.reading.items import ImportedConversation, ImportedMessage, UnreadableExport
 from imports.reading.limits import Limits
 from imports.reading.products import read
-from imports.reading.times import parse_time
 from imports.reading.trees import branches, newest_leaf
+from imports.reading.values import parse_time
 from imports.tests.exports import chatgpt, write_chatgpt
 from intake.llm.chat_options import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH

@@ -13,6 +13,7 @@ from core.text import gettext_noop as _
 from imports.reading.files import Files, open_files
 from imports.reading.items import Items, Notice, Skipped, UnreadableExport
 from imports.reading.limits import Limits
+from imports.reading.values import base_name
 
 MODULES = (
     "chatgpt",
@@ -144,7 +145,7 @@ def _not_read(files: Files, reader: ExportReader, listed: set[str]) -> Iterator[
         if name in files.opened or name in listed:
             continue
         if not files.size(name) or _WORDLESS.fullmatch(name) or own.search(name):
-            known[name.rpartition("/")[2].rpartition(".")[2]] += 1
+            known[base_name(name).rpartition(".")[2]] += 1
         else:
             reason = Sentence(_("not read: no part of a history of %(product)s"), product=reader.label)
             yield Skipped(where=name, reason=reason)
@@ -171,7 +172,7 @@ _PACKED = (b"\x1f\x8b", b"7z\xbc\xaf", b"Rar!", b"BZh", b"\xfd7zXZ", b"\x28\xb5\
 
 def _seems_to_be(files: Files) -> str:
     names = files.names()
-    base_names = {name.rpartition("/")[2] for name in names}
+    base_names = {base_name(name) for name in names}
     if {"users.json", "channels.json"} <= base_names:
         return _("This looks like a Slack export, which is not supported.")
     if not names:

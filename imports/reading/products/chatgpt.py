@@ -11,14 +11,14 @@ from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles, written
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
-from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Skipped
+from imports.reading.items import ImportedFile, ImportedMessage, Items, Skipped
 from imports.reading.json_streams import members, names_with, of_shapes, records, streamed
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import role_of, thinking, unknown_roles
-from imports.reading.times import parse_time
 from imports.reading.trees import nearest_visible
 from imports.reading.values import (
     Fields,
+    base_name,
     first_of,
     id_of,
     joined,
@@ -26,6 +26,7 @@ from imports.reading.values import (
     list_of,
     object_of,
     objects_of,
+    parse_time,
     parsed,
     text_of,
     value_at,
@@ -68,9 +69,9 @@ def _asset_names(files: Files) -> dict[str, str]:
     """The names of files as their sender had them, by those in the export."""
     found: dict[str, str] = {}
     for name in files.names():
-        if name.rpartition("/")[2] == "conversation_asset_file_names.json":
+        if base_name(name) == "conversation_asset_file_names.json":
             for entry, shown in streamed(files, name, members):
-                found[entry.rpartition("/")[2]] = line_of(shown)
+                found[base_name(entry)] = line_of(shown)
     return found
 
 
@@ -91,9 +92,7 @@ def _external_id(record: Any) -> str:
     return id_of(record, "conversation_id") or id_of(record, "id")
 
 
-def _conversation(
-    latest: dict[str, str], beside: ExportFiles, where: str, record: Any, not_shown: NotShown
-) -> Iterator[Item]:
+def _conversation(latest: dict[str, str], beside: ExportFiles, where: str, record: Any, not_shown: NotShown) -> Items:
     mapping, external_id = value_at(record, "mapping"), _external_id(record)
     if not isinstance(mapping, dict):
         yield Skipped(where=where, reason=NO_MESSAGES)
@@ -115,7 +114,7 @@ def _conversation(
     )
     above = _parents(mapping)
     pictures: dict[str, ImportedMessage] = {}
-    texts: dict[str, ImportedFile] = {}
+    texts: dict[str, tuple[ImportedFile, ...]] = {}
     for key, value in mapping.items():
         node, fields = id_of(key), object_of(value, "message")
         draft.add(node, above[node], parse_time(fields, "create_time"))
@@ -125,11 +124,11 @@ def _conversation(
             draft.calls[node] = tuple(message.calls())
             if picture := _picture(node, message, beside):
                 pictures[node] = picture
-            if text := _text_of_a_file(message):
+            if text := tuple(_text_of_a_file(message)):
                 texts[node] = text
             not_shown.note(f"{where} {node}", *message.unknown_kinds())
     _show_pictures(draft, pictures)
-    _attach_texts(draft, texts)
+    draft.attach(texts)
     yield draft.finished()
 
 
@@ -205,7 +204,7 @@ class _Message:
         for part in objects_of(self.content, "parts"):
             kind = line_of(part, "content_type")
             if kind not in _KNOWN_PARTS and not text_of(part, "text"):
-                yield kind or "no kind"
+                yield kind
 
 
 def _say(draft: ConversationDraft, node: str, message: _Message, model: str, beside: ExportFiles) -> None:
@@ -246,23 +245,14 @@ def _picture(node: str, message: _Message, beside: ExportFiles) -> ImportedMessa
     return found if names else None
 
 
-def _text_of_a_file(message: _Message) -> ImportedFile | None:
+def _text_of_a_file(message: _Message) -> Iterator[ImportedFile]:
     """The text that was read from an attached file: a tool quotes it, by the file's id instead of an address."""
     content = message.content
     is_file = line_of(content, "url").startswith(("file-", "file_"))
     name = first_of(content, "title", "domain")
     text = text_of(content, "text").strip()
-    is_quoted = message.kind == "tether_quote" and is_file and name and text
-    return ImportedFile(name=name, text=text) if is_quoted else None
-
-
-def _attach_texts(draft: ConversationDraft, texts: dict[str, ImportedFile]) -> None:
-    """Read texts belong to the message above them, unless the export has the file itself."""
-    above = nearest_visible(draft.parents, draft.visible) if texts else {}
-    for node, text in texts.items():
-        asked = draft.visible.get(above[node] or "")
-        if asked and text.name not in {each.name for each in asked.files if each.entry}:
-            draft.visible[asked.id] = replace(asked, files=(*asked.files, text))
+    if message.kind == "tether_quote" and is_file and name and text:
+        yield ImportedFile(name=name, text=text)
 
 
 def _show_pictures(draft: ConversationDraft, pictures: dict[str, ImportedMessage]) -> None:

@@ -15,12 +15,24 @@ from imports.reading.attached import PASTED, ExportFiles, written
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedDocument, ImportedFile, Item, Items, Skipped, UnreadableExport
+from imports.reading.items import ImportedDocument, ImportedFile, Items, Skipped, UnreadableExport
 from imports.reading.json_streams import LOOKED_AT, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import calls_in, role_of, texts_of, unknown_kinds
-from imports.reading.times import first_time, parse_time
-from imports.reading.values import Fields, first_of, id_of, joined, line_of, object_of, objects_of, stable_id, text_of
+from imports.reading.values import (
+    Fields,
+    base_name,
+    first_of,
+    first_time,
+    id_of,
+    joined,
+    line_of,
+    object_of,
+    objects_of,
+    parse_time,
+    stable_id,
+    text_of,
+)
 
 UNNAMED = "attachment"
 _DESIGN_CHAT = {"uuid", "messages.uuid", "messages.role"}
@@ -75,9 +87,7 @@ def _is_project(record: Fields) -> bool:
     return "docs" in record or "prompt_template" in record
 
 
-def _items(
-    beside: ExportFiles, projects: Mapping[str, str], where: str, record: Any, not_shown: NotShown
-) -> Iterator[Item]:
+def _items(beside: ExportFiles, projects: Mapping[str, str], where: str, record: Any, not_shown: NotShown) -> Items:
     if not isinstance(record, dict):
         yield Skipped(where=where, reason=_("not a conversation, a project or a memory"))
     elif any(name in record for name in _MEMORIES):
@@ -104,12 +114,12 @@ def _as_message(message: Any) -> Fields:
     return {"attachments": inner.get("attachments"), **fields, "sender": fields.get("role"), "content": blocks}
 
 
-def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: NotShown) -> Iterator[Item]:
+def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: NotShown) -> Items:
     """The last version of an artifact, as a file; earlier ones are listed with what is not read."""
     fields = object_of(record)
     title = first_of(fields, "title", "name") or "Artifact"
     versions = [name for name in files.names() if name.startswith(f"{folder}versions/")]
-    numbered = {name: name.rpartition("/")[2].partition(".")[0] for name in versions}
+    numbered = {name: base_name(name).partition(".")[0] for name in versions}
     last = max(versions, key=lambda name: (len(numbered[name]), numbered[name]), default="")
     if last:
         files.opened.add(last)
@@ -123,7 +133,7 @@ def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: No
     yield draft.finished()
 
 
-def _memories(record: Fields, projects: Mapping[str, str]) -> Iterator[Item]:
+def _memories(record: Fields, projects: Mapping[str, str]) -> Items:
     account = id_of(record, "account_uuid")
     memories = {"memory:conversations": ("Claude's memory", "", text_of(record, "conversations_memory"))}
     for key, text in object_of(record, "project_memories").items():
@@ -141,7 +151,7 @@ def _memories(record: Fields, projects: Mapping[str, str]) -> Iterator[Item]:
             yield ImportedDocument(
                 product="claude",
                 external_id=f"memory:file:{path}",
-                title=path.rpartition("/")[2].removesuffix(".md") or "Claude's memory",
+                title=base_name(path).removesuffix(".md") or "Claude's memory",
                 text=text,
                 at=first_time(file, "updated_at", "created_at"),
                 project=projects.get(id_of(file, "project_uuid"), ""),
@@ -149,7 +159,7 @@ def _memories(record: Fields, projects: Mapping[str, str]) -> Iterator[Item]:
             )
 
 
-def _project(where: str, record: Fields) -> Iterator[Item]:
+def _project(where: str, record: Fields) -> Items:
     name = line_of(record, "name") or "Project"
     about = text_of(record, "description").strip()
     # Below the first text of the project.
@@ -196,7 +206,7 @@ def _draft(
         title=line_of(record, "name"),
         created_at=parse_time(record, "created_at"),
         last_at=parse_time(record, "updated_at"),
-        project=line_of(project, "name") or projects.get(project_id) or None,
+        project=line_of(project, "name") or projects.get(project_id),
     )
     messages = objects_of(record, "chat_messages")
     is_tree = any(id_of(each, "parent_message_uuid") for each in messages)
@@ -259,7 +269,7 @@ def _documents(blocks: list[Fields]) -> Iterator[ImportedFile]:
     found: dict[str, ImportedFile] = {}
     for block in blocks:
         fields = object_of(block, "input")
-        name = line_of(fields, "title") or line_of(fields, "path").rpartition("/")[2]
+        name = line_of(fields, "title") or base_name(line_of(fields, "path"))
         text = text_of(fields, "content") or text_of(fields, "file_text")
         if block.get("type") == "tool_use" and block.get("name") in ("artifacts", "create_file") and text.strip():
             key = id_of(fields, "id") or line_of(fields, "path") or name

@@ -17,7 +17,6 @@ from imports.reading.items import (
     ImportedDocument,
     ImportedFile,
     ImportedMessage,
-    Item,
     Items,
     Skipped,
 )
@@ -27,9 +26,20 @@ from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import SessionTree, calls_in, message_of, role_of, texts_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs, stem
-from imports.reading.times import parse_time
 from imports.reading.trees import hanging_together, nearest_visible, with_missing_links
-from imports.reading.values import Fields, id_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
+from imports.reading.values import (
+    Fields,
+    base_name,
+    id_of,
+    joined,
+    line_of,
+    list_of,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+    value_at,
+)
 from recollect_cli.replies import asked, questions_in, replies_in_results
 
 PRODUCT = "claude-code"
@@ -101,7 +111,7 @@ def _is_of_claude(line: Fields) -> bool:
 def _read(files: Files) -> Items:
     sessions = _Sessions(export=files)
     for name in files.names():
-        if name.rpartition("/")[2] == "history.jsonl":
+        if base_name(name) == "history.jsonl":
             sessions.prompts |= prompts_in(files, name, "display", "timestamp")
         elif _DESKTOP.match(name):
             _take_title_of_desktop(files, name, sessions)
@@ -111,14 +121,14 @@ def _read(files: Files) -> Items:
     yield from _add_queued(sessions)
     _link(sessions)
     _show_commands_with_answers(sessions)
-    _attach_mentioned(sessions)
+    sessions.tree.attach(sessions.mentioned)
     for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
         yield from _conversation(sessions, nodes)
     yield from sessions.children.without_parent()
     yield from sessions.not_shown.listed()
 
 
-def _memories(files: Files, sessions: _Sessions) -> Iterator[Item]:
+def _memories(files: Files, sessions: _Sessions) -> Items:
     folders = {_folder(sessions.files[session]): folder for session, folder in sessions.folders.items() if folder}
     for name in files.names():
         if memory := _MEMORY_OF_FOLDER.match(name):
@@ -127,7 +137,7 @@ def _memories(files: Files, sessions: _Sessions) -> Iterator[Item]:
             # As Claude Code names the folder, which stands in no path if it was given alone.
             folder = re.sub(r"[^A-Za-z0-9]", "-", project) or folder
             path = f"projects/{folder}/{memory['path']}"
-            title = path.rpartition("/")[2].removesuffix(".md")
+            title = base_name(path).removesuffix(".md")
             if text := note_text(files, name):
                 yield ImportedDocument(product=PRODUCT, external_id=path, title=title, project=project, text=text)
 
@@ -168,13 +178,12 @@ def _take(line: Fields, sessions: _Sessions, name: str, number: int, file_id: st
     """Whether the line is a node of the tree."""
     session = id_of(line, "sessionId") or file_id
     kind, where = line_of(line, "type"), f"{name}:{number}"
+    sessions.files.setdefault(session, name)
     if kind == "queue-operation":
         _take_queue(line, sessions.queued.setdefault(session, []), where)
-        sessions.files.setdefault(session, name)
-        sessions.folders.setdefault(session, "")
         return bool(sessions.queued[session])
     if kind not in (*_KNOWN_KINDS, "user", "assistant"):
-        sessions.not_shown.note(where, kind or "no kind")
+        sessions.not_shown.note(where, kind)
     _take_title(line, kind, sessions, session)
     node = id_of(line, "uuid")
     if not node and kind in ("user", "assistant"):
@@ -184,7 +193,6 @@ def _take(line: Fields, sessions: _Sessions, name: str, number: int, file_id: st
     known = sessions.of_node.setdefault(node, [])
     if session not in known:
         known.append(session)
-    sessions.files.setdefault(session, name)
     sessions.folders[session] = sessions.folders.get(session) or line_of(line, "cwd")
     if node not in sessions.tree.parents:
         _add_node(line, node, where, sessions)
@@ -297,16 +305,6 @@ def _mentioned(attachment: Fields, export: Files) -> tuple[ImportedFile, ...]:
     return (found,) if found else ()
 
 
-def _attach_mentioned(sessions: _Sessions) -> None:
-    """A mentioned file belongs to the message above its line."""
-    tree = sessions.tree
-    above = nearest_visible(tree.parents, tree.visible) if sessions.mentioned else {}
-    for node, mentioned in sessions.mentioned.items():
-        asked = tree.visible.get(above.get(node) or "")
-        if asked and asked.role == "user":
-            tree.visible[asked.id] = replace(asked, files=(*asked.files, *mentioned))
-
-
 def _add_queued(sessions: _Sessions) -> Iterator[Skipped]:
     """Prompts from the queue that stand in no message: the user said them all the same."""
     seen: dict[str, set[str]] = {}
@@ -377,7 +375,7 @@ def _of_one_session(sessions: _Sessions) -> Iterator[tuple[str, str]]:
             last[session] = node
 
 
-def _conversation(sessions: _Sessions, nodes: list[str]) -> Iterator[Item]:
+def _conversation(sessions: _Sessions, nodes: list[str]) -> Items:
     ids, times = _first_session_first(sessions, nodes), sessions.tree.times
     spoken = [node for node in nodes if node in sessions.spoken]
     draft = ConversationDraft(
@@ -386,7 +384,7 @@ def _conversation(sessions: _Sessions, nodes: list[str]) -> Iterator[Item]:
         where=sessions.files[ids[0]],
         external_id=ids[0],
         title=_title(sessions, ids, nodes),
-        project=sessions.folders[ids[0]] or None,
+        project=sessions.folders.get(ids[0]),
         leaf=max(reversed(spoken), key=lambda node: times[node] or _LONG_AGO, default=None),
         mends_broken=False,
     )

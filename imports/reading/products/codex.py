@@ -13,13 +13,24 @@ from imports.reading.attached import PromptsByMinute, embedded, prompts_in, with
 from imports.reading.drafts import ConversationDraft, NotShown
 from imports.reading.envelopes import title_without
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped
 from imports.reading.json_lines import first_lines, json_lines, titles_by_id
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import message_of, role_of, thinking, unknown_kinds, unknown_roles
 from imports.reading.sessions import Children, has_logs, logs, stem
-from imports.reading.times import parse_time
-from imports.reading.values import Fields, compact, first_of, id_of, line_of, object_of, objects_of, text_of, value_at
+from imports.reading.values import (
+    Fields,
+    base_name,
+    compact,
+    first_of,
+    id_of,
+    line_of,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+    value_at,
+)
 from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "codex"
@@ -59,7 +70,7 @@ def _read(files: Files) -> Items:
     titles: dict[str, str] = {}
     prompts: PromptsByMinute = {}
     for name in files.names():
-        match name.rpartition("/")[2]:
+        match base_name(name):
             case "session_index.jsonl":
                 titles.update(titles_by_id(files, name))
             case "history.jsonl":
@@ -152,7 +163,7 @@ def _name_of_child(header: Fields) -> str:
     return f"{kind} {first_of(about, 'agent_nickname', 'agent_role')}"[:100].strip()
 
 
-def _session(rollout: "_Rollout", titles: dict[str, str], chosen: dict[str, str], children: Children) -> Iterator[Item]:
+def _session(rollout: "_Rollout", titles: dict[str, str], chosen: dict[str, str], children: Children) -> Items:
     """Each message follows the one before it, and after a rollback the last one that was not taken back."""
     name, header = rollout.name, rollout.header
     found = _ROLLOUT.match(name)
@@ -165,7 +176,7 @@ def _session(rollout: "_Rollout", titles: dict[str, str], chosen: dict[str, str]
         title=title_without(titles.get(session, ""), PRODUCT),
         created_at=parse_time(header, "timestamp") or parse_time(started),
         is_archived="archived_sessions" in name.split("/"),
-        project=line_of(header, "git", "repository_url") or line_of(header, "cwd") or None,
+        project=line_of(header, "git", "repository_url") or line_of(header, "cwd"),
     )
     path: list[ImportedMessage] = []
     rollbacks = list(rollout.rollbacks)
@@ -269,7 +280,7 @@ class _Rollout:
             if "record_type" not in line:
                 self._take_item(line)
         elif kind not in _KNOWN_LINES:
-            self._note(line_of(kind) or "no kind")
+            self._note(line_of(kind))
 
     def _take_event(self, event: Fields) -> None:
         role: Role
@@ -312,7 +323,7 @@ class _Rollout:
                 self._note(*unknown_roles(item, "role"))
                 self._take_message(role_of(item, "role"), item.get("content"))
             case kind if kind not in _KNOWN_ITEMS:
-                self._note(line_of(kind) or "no kind")
+                self._note(line_of(kind))
 
     def _take_from_call(self, role: Role, text: str) -> None:
         if text:

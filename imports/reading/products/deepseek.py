@@ -1,17 +1,16 @@
 """DeepSeek: a tree of nodes under `mapping` as ChatGPT's, whose messages have `fragments`, or formerly one text."""
 
-from collections.abc import Iterator
+import re
 from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.drafts import ConversationDraft, NotShown, items_of
-from imports.reading.files import Files
-from imports.reading.items import Item, Items
+from imports.reading.files import Files, beginning_of
+from imports.reading.items import Items
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import role_of, thinking
-from imports.reading.times import parse_time
-from imports.reading.values import first_of, id_of, joined, line_of, object_of, objects_of, text_of
+from imports.reading.values import first_of, id_of, joined, line_of, object_of, objects_of, parse_time, text_of
 
 _WORDS = {"REQUEST", "RESPONSE", "TEMPLATE_RESPONSE"}
 _FOLDED = {"THINK", "SEARCH", "READ_LINK", "TOOL_SEARCH", "TOOL_OPEN", "TIP"}
@@ -19,16 +18,11 @@ _FOLDED = {"THINK", "SEARCH", "READ_LINK", "TOOL_SEARCH", "TOOL_OPEN", "TIP"}
 
 def _names(files: Files, at_most: int | None = None) -> list[str]:
     """A conversation says when it was `inserted_at`; where that stands far behind, its messages' fragments tell."""
-    found = []
-    for name in names_with(files, {"mapping"}, at_most=at_most):
-        with files.look(name) as stream:
-            beginning = stream.read(65536)
-        if b'"inserted_at"' in beginning or b'"fragments"' in beginning:
-            found.append(name)
-    return found
+    names = names_with(files, {"mapping"}, at_most=at_most)
+    return [name for name in names if re.search('"(inserted_at|fragments)"', beginning_of(files, name, 65536))]
 
 
-def _conversation(where: str, value: Any, not_shown: NotShown) -> Iterator[Item]:
+def _conversation(where: str, value: Any, not_shown: NotShown) -> Items:
     record = object_of(value)
     draft = ConversationDraft(
         product="deepseek",

@@ -14,12 +14,23 @@ from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.activity_page import cards, is_activity
 from imports.reading.drafts import ConversationDraft, NotShown, items_of
-from imports.reading.files import Files, as_utf8
-from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Role, Skipped
+from imports.reading.files import Files, as_utf8, beginning_of
+from imports.reading.items import ImportedConversation, ImportedMessage, Items, Notice, Role, Skipped
 from imports.reading.json_streams import LOOKED_AT, elements, names_with, records
 from imports.reading.products import ExportReader
-from imports.reading.times import parse_time
-from imports.reading.values import first_of, id_of, joined, line_of, list_of, object_of, objects_of, stable_id, text_of
+from imports.reading.values import (
+    base_name,
+    first_of,
+    id_of,
+    joined,
+    line_of,
+    list_of,
+    object_of,
+    objects_of,
+    parse_time,
+    stable_id,
+    text_of,
+)
 from intake.attachments.reading.html_text import html_to_text
 
 PRODUCT = "gemini"
@@ -57,9 +68,8 @@ class _Exchange:
 
 def _recognises(files: Files) -> int:
     for name in names_with(files, _SHAPE, at_most=LOOKED_AT):
-        with files.look(name) as stream:
-            if _HEADER.search(as_utf8(stream).read(65536).decode(errors="replace")):
-                return 90
+        if _HEADER.search(beginning_of(files, name, 65536)):
+            return 90
     return 90 if names_with(files, _TURNS, at_most=LOOKED_AT) or _pages(files) else 0
 
 
@@ -69,9 +79,8 @@ def _pages(files: Files) -> list[str]:
     pages = names if len(names) == 1 else [name for name in names if name.lower().endswith((".html", ".htm"))]
     found = []
     for name in pages[:50]:
-        with files.look(name) as stream:
-            # The style sheet of a page is long.
-            beginning = as_utf8(stream).read(1024 * 1024).decode(errors="replace")
+        # The style sheet of a page is long.
+        beginning = beginning_of(files, name, 1024 * 1024)
         if _HEADER.search(beginning) and is_activity(beginning):
             found.append(name)
     return found
@@ -82,9 +91,9 @@ def _read(files: Files) -> Items:
     exchanges: list[_Exchange] = []
     zones: Counter[str] = Counter()
     for where, record in _entries(files):
-        found = record if isinstance(record, Skipped) else _exchange(where, record)
-        if isinstance(found, Skipped):
-            yield found
+        found = _exchange(where, record)
+        if isinstance(found, str):
+            yield Skipped(where=where, reason=found)
         else:
             exchanges.append(found)
             zones[line_of(record, "unknown_zone")] += 1
@@ -101,13 +110,13 @@ def _read(files: Files) -> Items:
 
 
 def _entries(files: Files) -> Iterator[tuple[str, Any]]:
-    """The entries of all activity lists; a `Skipped` in the place of a list that repeats another."""
+    """The entries of all activity lists; one that repeats another is reported."""
     lists = names_with(files, _SHAPE)
     folders = {name.rpartition("/")[0] for name in lists}
     for name in [*lists, *_pages(files)]:
         is_list = name in lists
         if not is_list and name.rpartition("/")[0] in folders:
-            yield name, Skipped(where=name, reason=_("the list beside it has the same entries"))
+            files.report(name, _("the list beside it has the same entries"))
             continue
         yield from records(files, name, elements if is_list else lambda stream: cards(as_utf8(stream)))
 
@@ -119,19 +128,20 @@ def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
             yield Notice(text=Sentence(message, zone=zone, count=times))
 
 
-def _exchange(where: str, record: Any) -> _Exchange | Skipped:
+def _exchange(where: str, record: Any) -> _Exchange | str:
+    """Or the reason why it is none."""
     if not isinstance(record, dict):
-        return Skipped(where=where, reason=_("not an entry of the activity list"))
+        return _("not an entry of the activity list")
     if not _HEADER.search(text_of(record, "header")):
-        return Skipped(where=where, reason=_("an entry of another product"))
+        return _("an entry of another product")
     at = parse_time(record, "time")
     if at is None:
-        return Skipped(where=where, reason=_("it has no usable time"))
+        return _("it has no usable time")
     title = text_of(record, "title").strip()
     answer = "\n\n".join(html_to_text(text_of(each, "html")) for each in objects_of(record, "safeHtmlItem")).strip()
     verb = _VERB.match(title) or (_AI_MODE.search(text_of(record, "header")) and _SEARCHED.match(title))
     if not verb and _NOT_A_PROMPT.match(title):
-        return Skipped(where=where, reason=_("not a prompt"))
+        return _("not a prompt")
     question = title[verb.end() :] if verb else title
     attachments = _attachments(record)
     if only_files := _ATTACHED.match(question):
@@ -148,12 +158,12 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
     )
 
 
-def _of_workspace(where: str, value: Any, not_shown: NotShown) -> Iterator[Item]:
+def _of_workspace(where: str, value: Any, not_shown: NotShown) -> Items:
     record, before = object_of(value), None
     draft = ConversationDraft(
         product=PRODUCT,
         where=where,
-        external_id=id_of(record, "conversation_id") or where.rpartition("/")[2].partition(".")[0],
+        external_id=id_of(record, "conversation_id") or base_name(where).partition(".")[0],
         title=line_of(record, "title"),
         created_at=parse_time(record, "creation_time"),
         last_at=parse_time(record, "last_modification_time"),
@@ -206,7 +216,7 @@ def _attachments(record: dict[str, Any]) -> tuple[str, ...]:
     return tuple([name for name in names if not _ATTACHED.match(name)] or names)
 
 
-def _conversations(exchanges: list[_Exchange]) -> Iterator[Item]:
+def _conversations(exchanges: list[_Exchange]) -> Items:
     exchanges.sort(key=lambda each: each.at)
     group: list[_Exchange] = []
     for each in exchanges:

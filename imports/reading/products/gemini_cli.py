@@ -9,15 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from core.text import gettext_noop as _
 from imports.reading.drafts import ConversationDraft, NotShown
-from imports.reading.files import Files
+from imports.reading.files import Files, beginning_of
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Skipped
 from imports.reading.json_lines import JsonLine, first_lines, json_lines
 from imports.reading.json_streams import LOOKED_AT, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import message_of, role_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs
-from imports.reading.times import parse_time
-from imports.reading.values import Fields, compact, id_of, line_of, object_of, objects_of, text_of
+from imports.reading.values import Fields, compact, id_of, line_of, object_of, objects_of, parse_time, text_of
 from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "gemini-cli"
@@ -125,7 +124,7 @@ def _messages(node: str, record: Fields, name: str, not_shown: NotShown) -> Iter
     """The message of a record; of an answer that asks the person, their reply too."""
     kind, role, where = line_of(record, "type"), role_of(record, "type"), f"{name}: {node}"
     if role is None:
-        not_shown.note(where, *({kind or "no kind"} - _KNOWN_TYPES))
+        not_shown.note(where, *({kind} - _KNOWN_TYPES))
         return
     # What the person typed, where the content also has the files that they named.
     content = (role == "user" and record.get("displayContent")) or record.get("content")
@@ -158,12 +157,10 @@ def _reply(call: Fields) -> str:
     return next(filter(None, (answers_in_output(questions, each) for each in results if questions)), "")
 
 
-def _project(files: Files, name: str) -> str | None:
+def _project(files: Files, name: str) -> str:
     root = f"{name.partition('chats/')[0]}.project_root"
-    if "chats/" not in name or root not in files.names():
-        return None
-    with files.look(root) as stream:
-        return line_of(stream.read(4096).decode(errors="replace")) or None
+    is_here = "chats/" in name and root in files.names()
+    return line_of(beginning_of(files, root, 4096)) if is_here else ""
 
 
 READER = ExportReader(

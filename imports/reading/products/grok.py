@@ -1,19 +1,17 @@
 """Grok: `prod-grok-backend.json`, one object whose conversations have responses, each with its parent."""
 
 import re
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from imports.reading.attached import ExportFiles
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
-from imports.reading.items import Item, Items, Skipped
+from imports.reading.items import Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes, parts
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import role_of, thinking
-from imports.reading.times import parse_time
-from imports.reading.values import id_of, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import id_of, line_of, list_of, object_of, objects_of, parse_time, text_of
 
 _SHAPE = {"conversations.conversation", "conversations.responses"}
 # Citations, as cards of the page.
@@ -26,7 +24,7 @@ def _read(files: Files) -> Items:
     yield from beside.notice()
 
 
-def _conversation(beside: ExportFiles, where: str, value: Any, not_shown: NotShown) -> Iterator[Item]:
+def _conversation(beside: ExportFiles, where: str, value: Any, not_shown: NotShown) -> Items:
     record, about = object_of(value), object_of(value, "conversation")
     if "responses" not in record:
         # A project, a task, a picture that was made.

@@ -10,8 +10,7 @@ from imports.reading.items import ImportedFile, Items
 from imports.reading.json_streams import names_with, of_shapes, records
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import role_of, texts_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.values import Fields, id_of, joined, line_of, object_of, objects_of, text_of
+from imports.reading.values import Fields, id_of, joined, line_of, object_of, objects_of, parse_time, text_of
 
 _SHAPE = {"chatId", "role", "content"}
 _KNOWN_CHUNKS = {"reference", "tool_reference", "tool_call", "thinking"}

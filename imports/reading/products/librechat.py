@@ -7,12 +7,11 @@ from core.text import gettext_noop as _
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedFile, Item, Items, Skipped
+from imports.reading.items import ImportedFile, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import texts_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.values import Fields, compact, id_of, line_of, object_of, objects_of, text_of
+from imports.reading.values import Fields, compact, id_of, line_of, object_of, objects_of, parse_time, text_of
 
 _SHAPES = (
     {"conversationId", "messages.messageId"},
@@ -26,7 +25,7 @@ def _read(files: Files) -> Items:
     return items_of(files, names_with(files, *_SHAPES), _conversation)
 
 
-def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item]:
+def _conversation(where: str, record: Any, not_shown: NotShown) -> Items:
     fields = object_of(record)
     messages = fields.get("messages") or fields.get("messagesTree")
     if isinstance(messages, list):

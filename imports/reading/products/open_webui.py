@@ -3,7 +3,6 @@
 Qwen's export is the same within `data`, with an answer's texts in `content_list`.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,12 +12,11 @@ from imports.reading.attached import from_url
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedFile, Item, Items, Skipped
+from imports.reading.items import ImportedFile, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import role_of, texts_of, thinking, unknown_kinds, unknown_roles
-from imports.reading.times import parse_time
-from imports.reading.values import Fields, id_of, line_of, object_of, objects_of, text_of, value_at
+from imports.reading.values import Fields, id_of, line_of, object_of, objects_of, parse_time, text_of, value_at
 
 # What the model thought and did.
 _FOLDED_ITEMS = {
@@ -43,7 +41,7 @@ def _read(files: Files) -> Items:
     return items_of(files, names, partial(_conversation, files))
 
 
-def _conversation(files: Files, where: str, record: Any, not_shown: NotShown) -> Iterator[Item]:
+def _conversation(files: Files, where: str, record: Any, not_shown: NotShown) -> Items:
     fields = object_of(record)
     for number, each in enumerate(objects_of(fields, "data")):
         yield from _conversation(files, f"{where}:data[{number}]", each, not_shown)

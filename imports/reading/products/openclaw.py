@@ -16,7 +16,6 @@ from imports.reading.items import (
     ImportedConversation,
     ImportedDocument,
     ImportedMessage,
-    Item,
     Items,
     Skipped,
     UnreadableExport,
@@ -26,9 +25,19 @@ from imports.reading.notes import day_in, note_text
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import calls_in, message_of, role_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs, stem
-from imports.reading.times import parse_time
 from imports.reading.trees import nearest_visible
-from imports.reading.values import Fields, first_of, id_of, line_of, object_of, parsed, text_of, value_at
+from imports.reading.values import (
+    Fields,
+    base_name,
+    first_of,
+    id_of,
+    line_of,
+    object_of,
+    parse_time,
+    parsed,
+    text_of,
+    value_at,
+)
 
 PRODUCT = "openclaw"
 _SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/[^/]+\.jsonl(?:\.(?:reset|deleted)\..*)?\Z")
@@ -188,8 +197,8 @@ class _Reading:
         return session
 
 
-def _document(files: Files, name: str, path: str) -> Iterator[Item]:
-    day, title = day_in(path), path.rpartition("/")[2].removesuffix(".md")
+def _document(files: Files, name: str, path: str) -> Items:
+    day, title = day_in(path), base_name(path).removesuffix(".md")
     kinds = {"MEMORY": "memory", "memory": "memory", "USER": "about"} if path.count("/") == 1 else {}
     kind: Any = kinds.get(title) or ("daily_log" if day else "note")
     if text := note_text(files, name):
@@ -205,7 +214,7 @@ class _Session(ConversationDraft):
     written: set[str] = field(default_factory=set)
 
 
-def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
+def _session(source: _Source, reading: _Reading) -> Items:
     found = _Session(product=PRODUCT, where=source.name, external_id=source.id, not_shown=reading.not_shown)
     header: Fields = {}
     for number, line in source.lines:
@@ -219,7 +228,7 @@ def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
     _hide_silent_turns(found)
     session = found.external_id = id_of(header, "id") or source.id
     found.title = reading.titles.get(reading.keys.get(session, ""), "")
-    found.created_at, found.project = parse_time(header, "timestamp"), line_of(header, "cwd") or None
+    found.created_at, found.project = parse_time(header, "timestamp"), line_of(header, "cwd")
     for node, message in list(found.visible.items()):
         if reading.seen.get(node) == message:
             del found.visible[node]
@@ -252,7 +261,7 @@ def _add_rotated(found: _Session, source: _Source, reading: _Reading) -> list[st
 def _take(line: Fields, found: _Session, node: str, where: str) -> str:
     at = parse_time(line, "timestamp")
     found.visible.pop(node, None)
-    found.add(node, id_of(line, "parentId") or None, at, _shown(line, node, where, found))
+    found.add(node, id_of(line, "parentId"), at, _shown(line, node, where, found))
     if line.get("type") == "leaf" and (target := id_of(line, "targetId") or id_of(line, "leafId")):
         return target
     if calls := calls_in(value_at(line, "message", "content")):
@@ -264,7 +273,7 @@ def _shown(line: Fields, node: str, where: str, found: _Session) -> ImportedMess
     kind, message = line_of(line, "type"), object_of(line, "message")
     name, role, content = line_of(message, "role"), role_of(message, "role"), message.get("content")
     if kind not in _KNOWN_KINDS or (kind == "message" and name not in _KNOWN_ROLES):
-        found.not_shown.note(where, name if kind == "message" else kind or "no kind")
+        found.not_shown.note(where, name if kind == "message" else kind)
     if kind != "message" or role is None:
         return None
     found.not_shown.note(where, *unknown_kinds(content))

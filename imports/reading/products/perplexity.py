@@ -1,18 +1,27 @@
 """Perplexity: a thread of questions and answers, in the forms of two exporters, with the sources as links."""
 
 import json
-from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Item, Items, Skipped
+from imports.reading.items import ImportedMessage, Items, Skipped
 from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
-from imports.reading.times import first_time, parse_time
-from imports.reading.values import Fields, first_of, joined, line_of, list_of, object_of, objects_of, text_of, value_at
+from imports.reading.values import (
+    Fields,
+    first_of,
+    first_time,
+    joined,
+    line_of,
+    list_of,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+    value_at,
+)
 
 _TIMES = ("timestamp", "entry_created_datetime", "created_at", "entry_updated_datetime", "updated_datetime")
 _SHAPES = ({"conversations.query"}, {"entries.query_str"}, {"query_str"})
@@ -22,7 +31,7 @@ def _read(files: Files) -> Items:
     return items_of(files, names_with(files, *_SHAPES), _conversation)
 
 
-def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item]:
+def _conversation(where: str, value: Any, _not_shown: NotShown) -> Items:
     record = object_of(value)
     about = object_of(record, "metadata") or object_of(record, "thread_metadata")
     entries = objects_of(record.get("conversations") or record.get("entries")) or ([record] * ("query_str" in record))
@@ -39,7 +48,7 @@ def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item
         created_at=parse_time(about, "thread_created_at") or first_time(first, *_TIMES),
     )
     before = None
-    for place, entry in zip(count(), entries, strict=False):
+    for place, entry in enumerate(entries):
         node = first_of(entry, "uuid", "backend_uuid") or f"entry-{place}"
         asked = text_of(entry, "query") or text_of(entry, "query_str")
         answered = joined([_answer(entry), _sources(entry)])

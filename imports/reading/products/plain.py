@@ -14,7 +14,7 @@ from typing import Any
 from core.text import gettext_noop as _
 from imports.reading.attached import embedded
 from imports.reading.drafts import ConversationDraft, NotShown
-from imports.reading.files import Files, as_utf8
+from imports.reading.files import Files, beginning_of
 from imports.reading.items import ImportedConversation, Item, Items, Skipped
 from imports.reading.json_lines import json_lines
 from imports.reading.json_streams import LOOKED_AT, names_with, records
@@ -29,10 +29,10 @@ from imports.reading.session_tree import (
     unknown_kinds,
     unknown_roles,
 )
-from imports.reading.times import first_time
 from imports.reading.values import (
     Fields,
     first_of,
+    first_time,
     id_of,
     joined,
     line_of,
@@ -151,8 +151,7 @@ def _tables(files: Files) -> list[str]:
     names = files.names()
     found = []
     for name in names if len(names) == 1 else [name for name in names if name.lower().endswith((".csv", ".tsv"))]:
-        with files.look(name) as stream:
-            first = as_utf8(stream).read(4096).decode(errors="replace").partition("\n")[0]
+        first = beginning_of(files, name, 4096).partition("\n")[0]
         if {"role", "content"} <= _columns(first).keys():
             found.append(name)
     return found

@@ -23,11 +23,11 @@ from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles
 from imports.reading.exported import conversation_of, document_of, instructions_of, project_of, record_of
-from imports.reading.files import Files
-from imports.reading.items import Item, Items, UnreadableExport
+from imports.reading.files import Files, beginning_of
+from imports.reading.items import Items, UnreadableExport
 from imports.reading.json_streams import json_names, members, shape, streamed
 from imports.reading.products import ExportReader
-from imports.reading.values import Fields, object_of, text_of
+from imports.reading.values import Fields, base_name, object_of, text_of
 
 PRODUCT = "recollect"
 FORMAT = "recollect-export-1"
@@ -35,7 +35,7 @@ _CONVERSATION_NAME = re.compile(r"(?:^|.*/)conversations/[^/]+\.md\Z")
 _DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|(?:memory|notes|projects)/[^/]+\.md)\Z")
 _RECORDS_NAME = re.compile(r"(?:^|.*/)(?:records|proposals)\.md\Z")
 _TIMES_NAME = re.compile(r"(?:^|.*/)documents\.json\Z")
-_BEGINNING = b"---\nrecollect: "
+_BEGINNING = "---\nrecollect: "
 # The first lines of the Markdown that later versions write (chat/exporting.py).
 FOR_READING = _(
     "These files are for reading. To bring your data back, here or into another Recollect, import the JSON export."
@@ -50,26 +50,17 @@ _LONGEST_FILE = 256 * 1024 * 1024
 def _recognises(files: Files) -> int:
     if any(_is_ours(files, name) for name in json_names(files, at_most=20)):
         return 100
-    return (
-        95
-        if _is_for_reading(files)
-        or any(_beginning(files, name).replace(b"\r\n", b"\n").startswith(_BEGINNING) for name in _notes(files)[:20])
-        else 0
-    )
+    notes = (beginning_of(files, name, 200).replace("\r\n", "\n") for name in _notes(files)[:20])
+    return 95 if _is_for_reading(files) or any(each.startswith(_BEGINNING) for each in notes) else 0
 
 
 def _is_for_reading(files: Files) -> bool:
-    names = (name for name in files.names() if name.rpartition("/")[2] == "README.md")
-    return any(FOR_READING.encode() in _beginning(files, name) for name in names)
+    names = (name for name in files.names() if base_name(name) == "README.md")
+    return any(FOR_READING in beginning_of(files, name, 200) for name in names)
 
 
 def _is_ours(files: Files, name: str) -> bool:
-    return {"format", "exported_at"} <= shape(files, name) and FORMAT.encode() in _beginning(files, name)
-
-
-def _beginning(files: Files, name: str) -> bytes:
-    with files.look(name) as stream:
-        return stream.read(200)
+    return {"format", "exported_at"} <= shape(files, name) and FORMAT in beginning_of(files, name, 200)
 
 
 def _notes(files: Files) -> list[str]:
@@ -94,7 +85,7 @@ def _read(files: Files) -> Items:
         yield from _records(files, name)
 
 
-def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[Item]:
+def _whole_document(files: Files, name: str, beside: ExportFiles) -> Items:
     counts: Counter[str] = Counter()
     for part, value in streamed(files, name, members):
         fields, where = object_of(value), f"{name}:{part}[{counts[part]}]"
@@ -111,7 +102,7 @@ def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[It
                 yield record_of(fields, where, is_proposed=part == "proposals")
 
 
-def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Iterator[Item]:
+def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Items:
     text = _text(files, name)
     head = read_head(text or "")
     if head.pop("recollect", None) != "conversation":
@@ -164,7 +155,7 @@ def _turns(text: str) -> Iterator[Fields]:
         yield turn
 
 
-def _documents(files: Files) -> Iterator[Item]:
+def _documents(files: Files) -> Items:
     names = {found["path"]: name for name in files.names() if (found := _DOCUMENT_NAME.match(name))}
     times = _times(files)
     # In the order in which they were written, so that the next export has the same order.
@@ -188,7 +179,7 @@ def _times(files: Files) -> dict[str, Fields]:
     return {}
 
 
-def _records(files: Files, name: str) -> Iterator[Item]:
+def _records(files: Files, name: str) -> Items:
     for number, (kind, fields, written) in enumerate(read_sections(_text(files, name) or ""), 1):
         if kind == "record":
             is_proposed = name.endswith("proposals.md")

@@ -8,14 +8,13 @@ from typing import Any
 from core.text import gettext_noop as _
 from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
-from imports.reading.items import Item, Items, Skipped
+from imports.reading.items import Items, Skipped
 from imports.reading.json_lines import json_lines
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import message_of
 from imports.reading.sessions import has_logs, logs
-from imports.reading.times import parse_time
-from imports.reading.values import Fields, first_of, id_of, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import Fields, first_of, id_of, line_of, list_of, object_of, objects_of, parse_time, text_of
 
 PRODUCT = "vscode"
 _SHAPES = ({"requests", "responderUsername"}, {"requests", "sessionId"}, {"requests.message", "requests.response"})
@@ -72,7 +71,7 @@ def _changed(chat: Fields, line: Fields) -> Fields:
     return chat
 
 
-def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item]:
+def _conversation(where: str, record: Any, not_shown: NotShown) -> Items:
     chat = object_of(record)
     if not isinstance(chat.get("requests"), list):
         yield Skipped(where=where, reason=NO_MESSAGES)
