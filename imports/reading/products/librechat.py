@@ -28,24 +28,20 @@ def _read(files: Files) -> Items:
 def _conversation(where: str, record: Any, not_shown: NotShown) -> Items:
     fields = object_of(record)
     messages = fields.get("messages") or fields.get("messagesTree")
-    if isinstance(messages, list):
-        yield _draft(where, fields, messages, not_shown).finished()
-    else:
+    if not isinstance(messages, list):
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields, "conversationId") or None)
-
-
-def _draft(where: str, record: Fields, messages: list[Any], not_shown: NotShown) -> ConversationDraft:
+        return
     draft = ConversationDraft(
         product="librechat",
         where=where,
-        external_id=id_of(record, "conversationId"),
-        title=line_of(record, "title"),
-        created_at=parse_time(record, "createdAt"),
-        last_at=parse_time(record, "updatedAt"),
-        is_archived=record.get("isArchived") is True,
+        external_id=id_of(fields, "conversationId"),
+        title=line_of(fields, "title"),
+        created_at=parse_time(fields, "createdAt"),
+        last_at=parse_time(fields, "updatedAt"),
+        is_archived=fields.get("isArchived") is True,
     )
     nested = any("children" in each for each in objects_of(messages))
-    model = line_of(record, "options", "model")
+    model = line_of(fields, "options", "model")
     last_children: dict[str | None, str] = {}
     for known, parent, message in _walk(messages):
         node = known if known and known not in draft.parents else f"{known}#{len(draft.parents)}"
@@ -55,7 +51,7 @@ def _draft(where: str, record: Fields, messages: list[Any], not_shown: NotShown)
         not_shown.note(f"{where} {node}", *(kind for kind in kinds if kind not in _KNOWN_PARTS))
     if nested:
         draft.leaf = _last_leaf(last_children)
-    return draft
+    yield draft.finished()
 
 
 def _walk(messages: list[Any]) -> Iterator[tuple[str, str | None, Fields]]:

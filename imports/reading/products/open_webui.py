@@ -50,10 +50,29 @@ def _conversation(files: Files, where: str, record: Any, not_shown: NotShown) ->
     chat = object_of(fields, "chat") or fields
     messages = value_at(chat, "history", "messages")
     found = (isinstance(messages, dict) and messages) or _listed(chat.get("messages")) or messages
-    if isinstance(found, dict):
-        yield _draft(where, fields, chat, found, not_shown, files).finished()
-    else:
+    if not isinstance(found, dict):
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields, "id") or None)
+        return
+    draft = ConversationDraft(
+        product="open-webui",
+        where=where,
+        external_id=id_of(fields, "id"),
+        title=line_of(fields, "title") or line_of(chat, "title"),
+        created_at=parse_time(fields, "created_at") or parse_time(chat, "timestamp"),
+        last_at=parse_time(fields, "updated_at"),
+        is_archived=fields.get("archived") is True,
+        leaf=id_of(chat, "history", "currentId"),
+    )
+    merged = {id_of(key): f"{id_of(key)}-merged" for key, value in found.items() if _merged(object_of(value))}
+    for key, value in found.items():
+        node, message = id_of(key), object_of(value)
+        parent = id_of(message, "parentId")
+        _say(draft, node, merged.get(parent, parent), message, files)
+        if node in merged:
+            draft.say(merged[node], node, draft.times[node], "assistant", _merged(message))
+        not_shown.note(f"{where} {node}", *_unknown_kinds(message))
+    draft.leaf = merged.get(draft.leaf or "", draft.leaf)
+    yield draft.finished()
 
 
 def _listed(messages: Any) -> Fields:
@@ -66,36 +85,6 @@ def _listed(messages: Any) -> Fields:
         found[node] = message if "parentId" in message else {**message, "parentId": before}
         before = node
     return found
-
-
-def _draft(
-    where: str,
-    record: Fields,
-    chat: Fields,
-    messages: Fields,
-    not_shown: NotShown,
-    files: Files,
-) -> ConversationDraft:
-    draft = ConversationDraft(
-        product="open-webui",
-        where=where,
-        external_id=id_of(record, "id"),
-        title=line_of(record, "title") or line_of(chat, "title"),
-        created_at=parse_time(record, "created_at") or parse_time(chat, "timestamp"),
-        last_at=parse_time(record, "updated_at"),
-        is_archived=record.get("archived") is True,
-        leaf=id_of(chat, "history", "currentId"),
-    )
-    merged = {id_of(key): f"{id_of(key)}-merged" for key, value in messages.items() if _merged(object_of(value))}
-    for key, value in messages.items():
-        node, message = id_of(key), object_of(value)
-        parent = id_of(message, "parentId")
-        _say(draft, node, merged.get(parent, parent), message, files)
-        if node in merged:
-            draft.say(merged[node], node, draft.times[node], "assistant", _merged(message))
-        not_shown.note(f"{where} {node}", *_unknown_kinds(message))
-    draft.leaf = merged.get(draft.leaf or "", draft.leaf)
-    return draft
 
 
 def _merged(message: Fields) -> str:
