@@ -21,6 +21,7 @@ class Node:
         self.members: list[tuple[str, int, Node]] = []
 
     def get(self, name: str) -> "Node | None":
+        """The member of this name; items have none."""
         return next((node for key, _, node in reversed(self.members) if key == name), None)
 
 
@@ -95,11 +96,16 @@ def with_member(text: str, path: Sequence[str], value: Any, *, replaces: bool = 
         node, depth = found, depth + 1
 
 
+def _node_at(text: str, path: Sequence[str]) -> Node | None:
+    node: Node | None = parsed(text)
+    for name in path:
+        node = node and node.get(name)
+    return node
+
+
 def with_item(text: str, path: Sequence[str], value: Any) -> str:
     """Adds an item to the array at this path."""
-    node: Node | None = parsed(text if text.strip() else "{}")
-    for name in path:
-        node = node.get(name) if node is not None and node.kind == "{" else None
+    node = _node_at(text if text.strip() else "{}", path)
     if node is None:
         return with_member(text, path, [value])
     if node.kind != "[":
@@ -113,7 +119,7 @@ def without_member(text: str, path: Sequence[str]) -> str:
         return text
     nodes = [parsed(text)]
     for name in path:
-        found = nodes[-1].get(name) if nodes[-1].kind == "{" else None
+        found = nodes[-1].get(name)
         if found is None:
             return text
         nodes.append(found)
@@ -126,10 +132,8 @@ def without_member(text: str, path: Sequence[str]) -> str:
 def without_items(text: str, path: Sequence[str], is_ours: Callable[[str], bool]) -> str:
     """Without the items of the array at this path whose text is ours."""
     while text.strip():
-        node: Node | None = parsed(text)
-        for name in path:
-            node = node.get(name) if node is not None and node.kind == "{" else None
-        items = [] if node is None or node.kind != "[" else node.members
+        node = _node_at(text, path)
+        items = node.members if node and node.kind == "[" else []
         ours = [place for place, each in enumerate(items) if is_ours(text[each[2].start : each[2].end])]
         if node is None or not ours:
             return text

@@ -38,6 +38,11 @@ def asked(questions: list[Fields]) -> str:
     return "\n".join(_numbered(place, text, len(texts)) for place, text in enumerate(texts, start=1))
 
 
+def asked_in(calls: list[Fields], arguments: str) -> str:
+    """The questions of all these calls. `arguments`: what the field with them is called."""
+    return joined(asked(questions_in(each.get("name"), each.get(arguments))) for each in calls)
+
+
 def replied(questions: list[Fields], answers: Any, notes: Any = None) -> str:
     """The answers in the order of the questions, by whose text, id, heading or place they are named.
 
@@ -63,6 +68,13 @@ def answers_in_output(questions: list[Fields], output: Any) -> str:
         if isinstance(found, dict) and "answers" not in found and key in found:
             found = _parsed(found[key])
     return replied(questions, found["answers"]) if isinstance(found, dict) and "answers" in found else ""
+
+
+def reply_to_call(call: Fields) -> str:
+    """Of a call in a log of Gemini CLI, which has its results."""
+    questions = questions_in(call.get("name"), call.get("args"))
+    outputs = (value_at(each, "functionResponse", "response") for each in objects_of(call, "result"))
+    return next(filter(None, (answers_in_output(questions, each) for each in outputs)), "")
 
 
 def replies_in_results(line: Fields) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from recollect_cli.redaction import redacted
-from recollect_cli.replies import answers_in_output, asked, questions_in, replies_in_results
-from recollect_cli.values import Fields, joined, object_of, objects_of, value_at
+from recollect_cli.replies import answers_in_output, asked, asked_in, questions_in, replies_in_results, reply_to_call
+from recollect_cli.values import Fields, joined, object_of, objects_of
 
 Turn = Fields
 """`{uuid, parent?, saidAt, user, answer, model?, tools}`, as the server takes it."""
@@ -76,10 +76,6 @@ def _text(content: Any, *kinds: str) -> str:
     return joined(text.strip() for text in texts if isinstance(text, str))
 
 
-def _questions(calls: list[Fields], arguments: str) -> Iterator[str]:
-    return (asked(questions_in(each.get("name"), each.get(arguments))) for each in calls)
-
-
 def _names(calls: list[Fields]) -> list[str]:
     return [str(each.get("name", "")) for each in calls]
 
@@ -116,7 +112,7 @@ def _take_message(line: Fields, node: str, above_turn: str, transcript: Transcri
         transcript.ask(node, above_turn, text, str(line.get("timestamp", "")), place)
     elif kind == "assistant" and message.get("model") != "<synthetic>":
         calls = [each for each in objects_of(content) if each.get("type") == "tool_use"]
-        text = joined([words, *_questions(calls, "input")])
+        text = joined([words, asked_in(calls, "input")])
         transcript.answer(above_turn, text, str(message.get("model") or ""), _names(calls))
 
 
@@ -230,21 +226,15 @@ def _take_record(node: str, record: Fields, turn: str, transcript: Transcript) -
     text = _text((is_user and record.get("displayContent")) or record.get("content"))
     calls = objects_of(record, "toolCalls")
     if record.get("type") == "gemini":
-        answer = joined([text, *_questions(calls, "args")])
+        answer = joined([text, asked_in(calls, "args")])
         transcript.answer(turn, answer, str(record.get("model") or ""), _names(calls))
-        node, text = f"{node}:reply", joined(map(_reply, calls))
+        node, text = f"{node}:reply", joined(map(reply_to_call, calls))
     elif not is_user:
         return turn
     if not redacted(text).strip():
         return turn
     transcript.ask(node, turn, text, str(record.get("timestamp", "")), (0, len(transcript.turns)))
     return node
-
-
-def _reply(call: Fields) -> str:
-    questions = questions_in(call.get("name"), call.get("args"))
-    outputs = (value_at(each, "functionResponse", "response") for each in objects_of(call, "result"))
-    return next(filter(None, (answers_in_output(questions, each) for each in outputs)), "")
 
 
 READERS: dict[str, Callable[[Path, Transcript], None]] = {

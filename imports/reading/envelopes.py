@@ -264,17 +264,29 @@ _SILENT = re.compile(r"(?:HEARTBEAT_OK|NO_REPLY)")
 _NO_LETTERS = re.compile(r"[\W\d]+")
 
 
-@dataclass(frozen=True, slots=True)
 class _EnvelopeTable:
     """A product's envelopes, ready for use."""
 
-    finds: re.Pattern[str]
-    # The same directly after an envelope, where a line begins for the reader's eye.
-    finds_next: re.Pattern[str]
-    by_group: dict[str, tuple[Envelope, re.Pattern[str] | None]]
-    tags: dict[str, list[Envelope]]
-    families: tuple[tuple[str, Envelope], ...]
-    rest: re.Pattern[str] | None
+    def __init__(self, envelopes: tuple[Envelope, ...]) -> None:
+        lines = [each for each in envelopes if each.begins and not each.takes_rest]
+        self.by_group = {
+            f"e{place}": (each, re.compile(each.ends, re.MULTILINE) if each.ends else None)
+            for place, each in enumerate(lines)
+        }
+        begins = [
+            f"(?P<e{place}>{each.begins.replace('?P<name>', f'?P<n{place}>')})" for place, each in enumerate(lines)
+        ]
+        by_line = rf"[ \t]{{0,8}}(?:{'|'.join(begins)})" if begins else ""
+        self.finds = re.compile(f"{_TAG}|^{by_line}" if by_line else _TAG, re.MULTILINE)
+        # The same directly after an envelope, where a line begins for the reader's eye.
+        self.finds_next = re.compile(f"{_TAG}|{by_line}" if by_line else _TAG, re.MULTILINE)
+        self.tags: dict[str, list[Envelope]] = {}
+        for each in envelopes:
+            if each.tag:
+                self.tags.setdefault(each.tag.casefold(), []).append(each)
+        self.families = [(each.tag[:-1], each) for each in envelopes if each.tag.endswith("*")]
+        rest = "|".join(each.begins for each in envelopes if each.takes_rest)
+        self.rest = re.compile(rf"\s{{0,20}}(?:{rest})") if rest else None
 
     def of_tag(self, name: str, attributes: str) -> Envelope | None:
         for envelope in self.tags.get(name, ()):
@@ -285,29 +297,8 @@ class _EnvelopeTable:
 
 @cache
 def _table(product: str, is_answer: bool) -> _EnvelopeTable | None:
-    envelopes = (ANSWERS if is_answer else QUESTIONS).get(product, ())
-    if not envelopes:
-        return None
-    lines = [each for each in envelopes if each.begins and not each.takes_rest]
-    by_group = {
-        f"e{place}": (each, re.compile(each.ends, re.MULTILINE) if each.ends else None)
-        for place, each in enumerate(lines)
-    }
-    begins = [f"(?P<e{place}>{each.begins.replace('?P<name>', f'?P<n{place}>')})" for place, each in enumerate(lines)]
-    by_line = rf"[ \t]{{0,8}}(?:{'|'.join(begins)})" if begins else ""
-    tags: dict[str, list[Envelope]] = {}
-    for each in envelopes:
-        if each.tag:
-            tags.setdefault(each.tag.casefold(), []).append(each)
-    rest = "|".join(each.begins for each in envelopes if each.takes_rest)
-    return _EnvelopeTable(
-        finds=re.compile(f"{_TAG}|^{by_line}" if by_line else _TAG, re.MULTILINE),
-        finds_next=re.compile(f"{_TAG}|{by_line}" if by_line else _TAG, re.MULTILINE),
-        by_group=by_group,
-        tags=tags,
-        families=tuple((each.tag[:-1], each) for each in envelopes if each.tag.endswith("*")),
-        rest=re.compile(rf"\s{{0,20}}(?:{rest})") if rest else None,
-    )
+    envelopes = (ANSWERS if is_answer else QUESTIONS).get(product)
+    return _EnvelopeTable(envelopes) if envelopes else None
 
 
 def opened(texts: Iterable[str], product: str, *, is_answer: bool = False) -> OpenedText:
@@ -367,9 +358,9 @@ class _Opening:
         ):
             is_next = False
             search_from = max(begin.end(), begin.start() + 1)
-            envelope, end = self._envelope(text, begin, without_end)
-            if envelope is None or end is None:
+            if (found := self._envelope(text, begin, without_end)) is None:
                 continue
+            envelope, end = found
             kept = text[at : begin.start()]
             if envelope.is_first and (self._has_words or kept.strip()):
                 continue
@@ -385,7 +376,7 @@ class _Opening:
         if not self._has_words:
             self.found.command = self._command
 
-    def _envelope(self, text: str, begin: re.Match[str], without_end: set[str]) -> tuple[Envelope | None, int | None]:
+    def _envelope(self, text: str, begin: re.Match[str], without_end: set[str]) -> tuple[Envelope, int] | None:
         """The envelope that begins here, and where it ends; None for no known one, or one without an end."""
         if begin["tag"] is not None:
             envelope = self._table.of_tag(begin["tag"].casefold(), begin["attributes"])
@@ -394,11 +385,11 @@ class _Opening:
             if envelope and begin["attributes"] and "=" not in begin["attributes"]:
                 closing = f"</{begin['tag']}{begin['attributes']}>"
             if envelope is None:
-                return None, None
+                return None
             end = -1 if closing in without_end else text.find(closing, begin.end())
             if end < 0:
                 without_end.add(closing)
-                return (envelope, begin.end()) if envelope.is_line_without_end else (None, None)
+                return (envelope, begin.end()) if envelope.is_line_without_end else None
             return envelope, end + len(closing)
         group = next(name for name in self._table.by_group if begin[name] is not None)
         envelope, ends = self._table.by_group[group]
@@ -408,7 +399,7 @@ class _Opening:
         if last is not None:
             return envelope, last.end()
         without_end.add(group)
-        return (envelope, begin.end()) if envelope.is_line_without_end else (None, None)
+        return (envelope, begin.end()) if envelope.is_line_without_end else None
 
     def _is_quoted(
         self, text: str, begin: re.Match[str], fences: list[int], end: int, open_fences: int, at: int

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import PromptsByMinute, embedded, from_base64, prompts_in, with_pasted
@@ -31,7 +30,6 @@ from imports.reading.values import (
     Fields,
     base_name,
     id_of,
-    joined,
     line_of,
     list_of,
     object_of,
@@ -40,7 +38,7 @@ from imports.reading.values import (
     text_of,
     value_at,
 )
-from recollect_cli.replies import asked, questions_in, replies_in_results
+from recollect_cli.replies import asked_in, replies_in_results
 
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/[^/]+\.jsonl\Z")
@@ -271,7 +269,11 @@ def _shown(line: Fields, node: str, where: str, sessions: _Sessions) -> Imported
     content = message.get("content")
     sessions.not_shown.note(where, *unknown_kinds(content))
     had_words = any(texts_of(content))
-    if said := replies_in_results({**line, "message": message}) if role == "user" else _asked(content):
+    if (
+        said := replies_in_results({**line, "message": message})
+        if role == "user"
+        else asked_in(objects_of(content), "input")
+    ):
         content = [*list_of(content), {"type": "text", "text": said}]
         sessions.tree.replies.add(node)
     shown, words = message_of(node, role, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
@@ -285,11 +287,6 @@ def _shown(line: Fields, node: str, where: str, sessions: _Sessions) -> Imported
         sessions.tree.prompts.add(node)
         sessions.not_shown.prompts += 1
     return None
-
-
-def _asked(content: Any) -> str:
-    calls = [block for block in objects_of(content) if block.get("type") == "tool_use"]
-    return joined(asked(questions_in(call.get("name"), call.get("input"))) for call in calls)
 
 
 def _mentioned(attachment: Fields, export: Files) -> tuple[ImportedFile, ...]:

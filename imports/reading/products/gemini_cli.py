@@ -16,8 +16,8 @@ from imports.reading.json_streams import LOOKED_AT, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import message_of, role_of, unknown_kinds
 from imports.reading.sessions import Children, has_logs, logs
-from imports.reading.values import Fields, compact, id_of, line_of, object_of, objects_of, parse_time, text_of
-from recollect_cli.replies import answers_in_output, asked, questions_in
+from imports.reading.values import Fields, compact, id_of, joined, line_of, object_of, objects_of, parse_time, text_of
+from recollect_cli.replies import asked, questions_in, reply_to_call
 
 PRODUCT = "gemini-cli"
 _CHAT = re.compile(r"(?=(?:.*/)?session-[^/]+\.jsonl\Z)(?:.*/)?chats/")
@@ -138,8 +138,7 @@ def _messages(node: str, record: Fields, name: str, not_shown: NotShown) -> Iter
     message, words = message_of(node, role, content, record.get("timestamp"), record.get("model"), product=PRODUCT)
     not_shown.prompts += words.is_prompt
     yield replace(message, tool_calls=tuple(_calls(record, calls)))
-    answers = "\n\n".join(filter(None, (_reply(call) for call in calls)))
-    if answers:
+    if answers := joined(map(reply_to_call, calls)):
         yield message_of(f"{node}:reply", "user", answers, record.get("timestamp"), product=PRODUCT)[0]
 
 
@@ -149,12 +148,6 @@ def _calls(record: Fields, calls: list[Fields]) -> Iterator[Fields]:
         yield {"name": "thinking", "summary": "\n\n".join(filter(None, texts))}
     for call in calls:
         yield {"name": line_of(call, "name"), "input": compact(call.get("args"))}
-
-
-def _reply(call: Fields) -> str:
-    questions = questions_in(call.get("name"), call.get("args"))
-    results = [object_of(each, "functionResponse", "response") for each in objects_of(call, "result")]
-    return next(filter(None, (answers_in_output(questions, each) for each in results if questions)), "")
 
 
 def _project(files: Files, name: str) -> str:
