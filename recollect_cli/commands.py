@@ -293,22 +293,17 @@ def _mcp(options: Namespace) -> None:
     serve_mcp(_server(options), tools=options.tools)
 
 
-def _up(options: Namespace) -> None:
+def _here(options: Namespace) -> None:
+    """The server of this machine, or a command of it."""
     from recollect_cli import serving
 
-    serving.run(["up", "--host", options.host, "--port", options.port, *(["--demo"] if options.demo else [])])
-
-
-def _down(options: Namespace) -> None:
-    from recollect_cli import serving
-
-    serving.run(["down"])
-
-
-def _manage(options: Namespace) -> None:
-    from recollect_cli import serving
-
-    serving.run(options.arguments, program="manage.py")
+    if options.command == "up":
+        demo = ["--demo"] if options.demo else []
+        serving.run(["up", "--host", options.host, "--port", options.port, *demo])
+    elif options.command == "down":
+        serving.run(["down"])
+    else:
+        serving.run(options.arguments, program="manage.py")
 
 
 def _hook(options: Namespace) -> None:
@@ -342,9 +337,9 @@ _COMMANDS: dict[str, Callable[[Namespace], Answers | None]] = {
     "install": _install,
     "status": _status,
     "mcp": _mcp,
-    "up": _up,
-    "down": _down,
-    "manage": _manage,
+    "up": _here,
+    "down": _here,
+    "manage": _here,
     "hook": _hook,
 }
 

@@ -190,11 +190,9 @@ class _Thread:
 def is_of_subagent(product: str, path: Path) -> bool:
     """Whether the log has the work of a subagent: its parent's import brings that along."""
     head = next((line for _number, _at, line in lines_of(path, start=0, number=0)), {})
-    return _works_for_another(head) if product == "codex" else bool(head.get("isSidechain"))
-
-
-def _works_for_another(header: Fields) -> bool:
-    about = object_of(header, "payload")
+    if product != "codex":
+        return bool(head.get("isSidechain"))
+    about = object_of(head, "payload")
     is_child = about.get("source") == "subagent" or object_of(about, "source").keys() & {"subagent", "subAgent"}
     return bool(is_child) or about.get("thread_source") in ("subagent", "review")
 

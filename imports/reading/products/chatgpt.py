@@ -122,8 +122,12 @@ def _conversation(latest: dict[str, str], beside: ExportFiles, where: str, recor
             message = _Message(fields)
             _say(draft, node, message, line_of(record, "default_model_slug"), beside)
             draft.calls[node] = tuple(message.calls())
-            if picture := _picture(node, message, beside):
-                pictures[node] = picture
+            names, files = _attached({}, message.content, beside) if message.author == "tool" else ((), ())
+            if names:
+                # The pictures that a tool made.
+                pictures[node] = ImportedMessage(
+                    id=node, role="assistant", text="[image]", at=message.at, attachments=names, files=files
+                )
             if text := tuple(_text_of_a_file(message)):
                 texts[node] = text
             not_shown.note(f"{where} {node}", *message.unknown_kinds())
@@ -236,13 +240,6 @@ def _document(text: str) -> Iterator[ImportedFile]:
     fields = parsed(text)
     if (content := text_of(fields, "content")).strip():
         yield written(text_of(fields, "name"), content, text_of(fields, "type"))
-
-
-def _picture(node: str, message: _Message, beside: ExportFiles) -> ImportedMessage | None:
-    """The pictures that a tool made."""
-    names, files = _attached({}, message.content, beside) if message.author == "tool" else ((), ())
-    found = ImportedMessage(id=node, role="assistant", text="[image]", at=message.at, attachments=names, files=files)
-    return found if names else None
 
 
 def _text_of_a_file(message: _Message) -> Iterator[ImportedFile]:

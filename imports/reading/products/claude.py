@@ -58,7 +58,10 @@ def _read(files: Files) -> Items:
     names = names_with(files, *_SHAPES)
     if not names and not artifacts:
         _refuse_list_of_parts(files)
-    projects = _project_names(files)
+    of_projects = names_with(files, {"prompt_template"}, {"docs", "uuid"})
+    named = (object_of(record) for name in of_projects for _where, record in records(files, name))
+    # By their ids, which memories and some conversations name.
+    projects = {id_of(each, "uuid"): line_of(each, "name") for each in named if _is_project(each)}
     yield from items_of(files, names, partial(_items, beside, projects))
     for found in artifacts:
         yield from items_of(files, [found[0]], partial(_artifact, files, found["folder"]))
@@ -74,13 +77,6 @@ def _refuse_list_of_parts(files: Files) -> None:
             "and import each of them, or all in one zip: %(names)s."
         )
         raise UnreadableExport(Sentence(message, names=", ".join(line_of(each, "name") for each in found)))
-
-
-def _project_names(files: Files) -> dict[str, str]:
-    """By their ids, which memories and some conversations name."""
-    names = names_with(files, {"prompt_template"}, {"docs", "uuid"})
-    found = (object_of(record) for name in names for _where, record in records(files, name))
-    return {id_of(each, "uuid"): line_of(each, "name") for each in found if _is_project(each)}
 
 
 def _is_project(record: Fields) -> bool:

@@ -269,16 +269,13 @@ def _shown(line: Fields, node: str, where: str, sessions: _Sessions) -> Imported
     content = message.get("content")
     sessions.not_shown.note(where, *unknown_kinds(content))
     had_words = any(texts_of(content))
-    if (
-        said := replies_in_results({**line, "message": message})
-        if role == "user"
-        else asked_in(objects_of(content), "input")
-    ):
+    is_user, calls = role == "user", objects_of(content)
+    if said := replies_in_results({**line, "message": message}) if is_user else asked_in(calls, "input"):
         content = [*list_of(content), {"type": "text", "text": said}]
         sessions.tree.replies.add(node)
     shown, words = message_of(node, role, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
     if shown.text or shown.attachments:
-        only_asks = role == "assistant" and bool(said) and not had_words
+        only_asks = not is_user and bool(said) and not had_words
         shown = replace(shown, files=embedded(sessions.export, content), only_asks=only_asks)
         return with_pasted(shown, sessions.prompts)
     if words.command:
