@@ -19,11 +19,11 @@ from core.isolation.acting import acting_as
 from evals.datasets.loading import Loaded
 from evals.datasets.reading import Dataset
 from evals.retrieval import NOT_IN_HEADLINE
-from memory.backends.embedders import RankingWeights, get_embedder
+from memory.backends.embedders import RankingWeights
 from memory.models import Corpus
 from memory.models.documents import Scope
 from memory.search.fusion import features_of
-from memory.search.hybrid import gather, matcher_of
+from memory.search.hybrid import embedded, gather, matcher_of
 from memory.search.time_windows import preferred_times
 
 Numbers = npt.NDArray[np.float64]
@@ -48,14 +48,12 @@ class RankedQuery:
 def questions(dataset: Dataset, loaded: Loaded) -> list[RankedQuery]:
     """The headline queries of a loaded and embedded data set."""
     asked = []
-    embedder = get_embedder()
     for query in dataset.queries:
         if query.category in NOT_IN_HEADLINE:
             continue
         user = loaded.users[query.user]
         with acting_as(user):
-            vector = embedder.embed_query(query.text)
-            found = gather(Scope(user, (Corpus.CHAT,)), query=query.text, vector=vector, embedder=embedder)
+            found = gather(Scope(user, (Corpus.CHAT,)), query=query.text, meaning=embedded(query.text))
         features = features_of(
             found.hits,
             ideal=found.ideal,

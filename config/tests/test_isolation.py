@@ -528,15 +528,15 @@ def test_an_identity_that_is_none_shows_nothing(alice, identity):
 def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
     rows_everywhere(bob)
     vector = np.ones(384, dtype=np.float32)
-    row_by_row = Embedding.objects.nearest_sources(vector, limit=50)
 
-    def by_bits():
-        scope = Scope(bob, (Corpus.CHAT,))
-        return vectors.nearest(scope, model=get_embedder().name, vector=vector, limit=50, further=0.0)[0]
+    def found(**limits):
+        scope = Scope(bob, (Corpus.CHAT,), **limits)
+        return vectors.nearest(scope, vectors.Meaning(get_embedder(), vector), limit=50)[0]
 
-    assert len(row_by_row) == len(by_bits()) == 11
+    only = tuple(Conversation.objects.filter(user=bob).values_list("pk", flat=True))
+    assert len(found()) == len(found(only=only)) == 11
     with acting_as(alice):
-        assert list(row_by_row.all()) == by_bits() == []
+        assert found() == found(only=only) == []
 
 
 # -- Keys ---------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from math import pi
@@ -22,7 +23,7 @@ from django.utils import timezone
 from pgvector.django import HalfVectorField
 
 from intake.attachments.services import FREE_BYTES
-from memory.backends.embedders import Matrix, Vector
+from memory.backends.embedders import TUNED, Embedder, Matrix, Vector
 from memory.chunking import PassageSpan, Side
 from memory.index.terms import fetch
 from memory.models import Embedding
@@ -238,6 +239,36 @@ SELECT text.id, halfvec_send(mean)
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A query as its model reads it. `vector`: None while the model's endpoint is left alone; all zeros for characters
+    that the model does not know.
+    """
+
+    embedder: Embedder
+    vector: Vector | None
+
+    @property
+    def has_direction(self) -> bool:
+        return self.vector is not None and bool(self.vector.any())
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What a statement measures with. `further`: the added distance of a further passage, before the model's
+        distances are measured; in bits, because about a right angle, where most passages are, a distance is an angle.
+        """
+        name, further = self.embedder.name, (self.embedder.calibration or TUNED).further
+        of_model = {"model": name, "further": further, "vector": None, "bits": None, "further_bits": 0.0}
+        if self.vector is None or not self.has_direction:
+            return of_model
+        (bits,) = signs(self.vector[np.newaxis], model=name)
+        return of_model | {
+            "vector": _halfvec(self.vector),
+            "bits": bits,
+            "further_bits": further * len(self.vector) / pi,
+        }
+
+
 def signs(vectors: Matrix, *, model: str) -> list[str]:
     """The bits of each vector: the signs of its coordinates after a rotation, whose seed is the model's name.
 
@@ -320,17 +351,15 @@ def retire_blocks() -> None:
             cursor.execute("DROP TABLE embedding_blocks")
 
 
-def nearest(
-    scope: Scope, *, model: str, vector: Vector, limit: int, further: float, snippet_length: int = 0
-) -> tuple[list[Hit], int]:
-    """The `limit` nearest texts in `scope`, each once, the nearest first; exact. `further`: as in `Calibration`.
+def nearest(scope: Scope, meaning: Meaning, *, limit: int, snippet_length: int = 0) -> tuple[list[Hit], int]:
+    """The `limit` nearest texts in `scope`, each once, the nearest first; exact.
 
     Also returns how many of the corpora, of any date, have a passage without a vector. Only turns have a snippet.
 
     It first fetches a few passages per text, because few texts crowd a ranking. If they do, it fetches more, until
     there are enough texts or no more passages.
     """
-    parameters = {**_measures(vector, model, further), "length": snippet_length}
+    parameters = meaning.parameters | {"length": snippet_length}
     passages = limit * USUAL_PASSAGES
     while True:
         rows = _scan(_NEAREST, scope, parameters | {"texts": limit, "passages": passages})
@@ -353,7 +382,7 @@ def nearest(
 
 
 def distances(
-    scope: Scope, *, model: str, vector: Vector | None, passages: int, further: float, hits: Collection[Hit]
+    scope: Scope, meaning: Meaning, *, passages: int, hits: Collection[Hit]
 ) -> tuple[list[Hit], float | None, int, bool]:
     """These hits, in their order and with their distances, and the texts of the `passages` nearest passages.
 
@@ -362,11 +391,11 @@ def distances(
     for a search of files. A hit that is not in `scope` any more is left out.
 
     If a few long texts take most places, it fetches more passages, so that there is a text for at least every third of
-    `passages`. `further`: as in `Calibration`. Without a vector there are only these hits, without distances.
+    `passages`. Without a direction there are only these hits, without distances.
     """
-    passages = passages if vector is not None else 0
+    passages = passages if meaning.has_direction else 0
     parameters = {
-        **_measures(vector, model, further),
+        **meaning.parameters,
         # A sample of the user's passages shows the distance of unrelated texts; the nearest would not.
         "sample": 200,
         # A term has some ten characters in English, where function words are no terms: so many terms a note's line has.
@@ -392,17 +421,15 @@ def distances(
     return list(in_order.values()), unrelated, pending, has_files
 
 
-def nearest_passages(
-    scope: Scope, *, model: str, vector: Vector, further: float, keys: Collection[Key]
-) -> dict[Key, PassageSpan]:
+def nearest_passages(scope: Scope, meaning: Meaning, keys: Collection[Key]) -> dict[Key, PassageSpan]:
     """The position of the nearest passage in each of these texts; none without a vector."""
     parameters = {
         **scope.parameters(),
-        **_measures(vector, model, further),
+        **meaning.parameters,
         "sources": [source for source, _ in keys],
         "chunks": [place for _, place in keys],
     }
-    rows = fetch(_NEAREST_PASSAGES, parameters) if keys else []
+    rows = fetch(_NEAREST_PASSAGES, parameters) if keys and meaning.has_direction else []
     return {
         (source, place): PassageSpan(Side(side), start, start + length, is_further)
         for source, place, side, start, length, is_further in rows
@@ -446,15 +473,6 @@ def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
     # And 3 % of all, of which a text has four on average: segments know how many texts there are, so no row is counted.
     measured = {"candidates": max(CANDIDATES, 3 * parameters["passages"]), "share": 0.12}
     return fetch(_NEAR.format(in_scope=in_scope) + rest, scope.parameters() | parameters | measured)
-
-
-def _measures(vector: Vector | None, model: str, further: float) -> dict[str, Any]:
-    """What a statement measures with."""
-    if vector is None:
-        return {"model": model, "further": further, "vector": None, "bits": None, "further_bits": 0.0}
-    # About a right angle, where most passages are, a distance is an angle.
-    bits, further_bits = signs(vector[np.newaxis], model=model)[0], further * len(vector) / pi
-    return {"model": model, "further": further, "vector": _halfvec(vector), "bits": bits, "further_bits": further_bits}
 
 
 def _halfvec(vector: Vector) -> str:

@@ -4,15 +4,13 @@ The vectors of the index: one row per passage, pending until a worker stores its
 """
 
 from datetime import datetime
-from typing import Any, Self, cast
+from typing import Self
 
-import numpy as np
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Min, Q, Subquery
+from django.db.models import F, Q, Subquery
 from django.utils import timezone
-from numpy.typing import NDArray
-from pgvector.django import CosineDistance, HalfVectorField
+from pgvector.django import HalfVectorField
 
 from intake.models.users import owner
 from memory.chunking import CUTTING_RULES, PassageSpan, Side
@@ -65,17 +63,6 @@ class EmbeddingQuerySet(IndexQuerySet["Embedding"]):
 
     def quarantined(self) -> Self:
         return self.filter(vector=None).exclude(quarantined_at=None)
-
-    def nearest_sources(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
-        """The nearest sources as (source_id, distance of their nearest passage), the nearest first.
-
-        Each is measured, for some that were picked out (`memory.index.vectors` searches all of a person's). For texts
-        with one author, whose passages all rank in full.
-        """
-        distance = Min(CosineDistance("vector", vector))
-        nearest = self.exclude(vector=None).values("source_id").annotate(distance=distance)
-        ranked = nearest.order_by("distance", "source_id")[:limit]
-        return cast("models.QuerySet[Embedding, Any]", ranked.values_list("source_id", "distance"))
 
 
 class Embedding(models.Model):

@@ -19,8 +19,8 @@ from core.isolation.acting import binding_of, project_for
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from intake.models.conversations import labels_of
-from memory.backends.embedders import Embedder, Vector
 from memory.index import vectors
+from memory.index.vectors import Meaning
 from memory.left_out import names_of, staying
 from memory.models import Corpus, IndexedText, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
@@ -32,11 +32,8 @@ from memory.search.hybrid import (
     by_terms_and_meaning,
     embedded,
     find_related,
-    further_of,
     is_nearest_only,
     lacking,
-    nearest_passages,
-    usable,
 )
 from memory.search.literal import (
     NO_TIME_FOR_PIECES,
@@ -116,11 +113,11 @@ def search_chat_history(
         scope = searching(user, within, seconds=deadline.left)
     if mode is not SearchMode.SEMANTIC:
         return _ranked(scope, parse_query(query), limit, mode, deadline, now=now, rerank=rerank)
-    embedder, vector = embedded(query, needs_vector=True)
-    if vector is None or not vector.any():
+    meaning = embedded(query, needs_vector=True)
+    if not meaning.has_direction:
         return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
-    nearest = partial(vectors.nearest, scope, model=embedder.name, vector=vector, further=further_of(embedder))
-    hits, pending = searching(user, partial(nearest, limit=limit, snippet_length=READ), seconds=deadline.left)
+    nearest = partial(vectors.nearest, scope, meaning, limit=limit, snippet_length=READ)
+    hits, pending = searching(user, nearest, seconds=deadline.left)
     hits = [hit for hit in hits if hit.snippet is not None]
     hits = staying(user, hits, names_of)
     return ChatHistory(_with_later(hits, query), pending)
@@ -141,7 +138,7 @@ def _ranked(
     seconds, needs_vector = deadline.left, not is_hybrid
     asked, window = asked_of(everywhere, query, now=now, seconds=seconds, prefers=True, needs_vector=needs_vector)
     query, scope = asked.parsed, asked.scope
-    notes = [*query.notes, *([] if asked.vector is not None else [WORDS_ALONE])]
+    notes = [*query.notes, *([] if asked.meaning.vector is not None else [WORDS_ALONE])]
     literal = LiteralHits()
     if is_hybrid:
         find = partial(find_literal, scope, query, everywhere=everywhere)
@@ -195,10 +192,10 @@ def asked_of(
         scope, window = searching(scope.user, partial(in_window, scope, query, now=now), seconds=seconds)
     query = query.preferring(window) if prefers else query
     query = query.about(window.topic) if window else query
-    embedder, vector = embedded(query.to_embed[:SEARCHED_LENGTH], needs_vector=needs_vector)
+    meaning = embedded(query.to_embed[:SEARCHED_LENGTH], needs_vector=needs_vector)
     wants_all = query.is_listing or (window is not None and not window.topic)
     return HistoryQuestion(
-        parsed=query, scope=scope, everywhere=everywhere, vector=vector, embedder=embedder, wants_everything=wants_all
+        parsed=query, scope=scope, everywhere=everywhere, meaning=meaning, wants_everything=wants_all
     ), window
 
 
@@ -208,14 +205,14 @@ def _candidates(
     """The hits in their first order, the literal ones that are no echoes, and for the best hits the passages that a
     reranker reads.
     """
-    scope, query, vector, embedder = asked.scope, asked.parsed, asked.vector, asked.embedder
+    scope, query, meaning = asked.scope, asked.parsed, asked.meaning
     if not is_hybrid:
-        return by_terms(scope, query=query.text, vector=vector, embedder=embedder), literal, {}
-    found = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
+        return by_terms(scope, query=query.text, meaning=meaning), literal, {}
+    found = find_related(scope, query=query, meaning=meaning, literal=literal)
     literal = literal.without({hit.key for hit in found.hits if hit.is_echo})
     hits = _literal_first(asked, literal, found.hits) if literal.hits else found.hits
     hits = sorted(chosen_first(scope.user, hits), key=lambda hit: -hit.relevance)
-    passages = _passages(scope, query.text, vector, embedder, hits) if rerank else {}
+    passages = _passages(scope, query.text, meaning, hits) if rerank else {}
     return found._replace(hits=hits), literal, passages
 
 
@@ -230,16 +227,16 @@ def search_conversations(
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
     scope, query = Scope(user, (Corpus.CHAT,)), Query(message, written=message)
-    embedder, vector = embedded(message)
+    meaning = embedded(message)
 
     def find() -> list[tuple[Hit, str]]:
         within = frozenset(conversations)
         narrowing = Narrowing(query, scope, within, newest_in(scope, within))
-        found = by_terms_and_meaning(scope, query=message, vector=vector, embedder=embedder, narrowing=narrowing)
+        found = by_terms_and_meaning(scope, query=message, meaning=meaning, narrowing=narrowing)
         if is_nearest_only(found.hits, found.calibration):
             return []
         hits = [hit for hit in found.hits if hit.key in among][:limit]
-        texts = _passages(scope, message, vector, embedder, hits)
+        texts = _passages(scope, message, meaning, hits)
         return [(hit, texts["", hit.key]) for hit in hits if ("", hit.key) in texts]
 
     return searching(user, find, seconds=deadline.left)
@@ -249,14 +246,7 @@ def _literal_first(asked: HistoryQuestion, literal: LiteralHits, hits: list[Hit]
     """The literal matches among the others, with their distances; a narrowed search has those that fit already."""
     others: list[Hit] = []
     if beside := literal.beside({hit.key for hit in hits}, asked.parsed):
-        others, *_ = vectors.distances(
-            asked.everywhere,
-            model=asked.embedder.name,
-            vector=usable(asked.vector),
-            passages=0,
-            further=further_of(asked.embedder),
-            hits=beside,
-        )
+        others, *_ = vectors.distances(asked.everywhere, asked.meaning, passages=0, hits=beside)
     every = hits + others
     relevances = with_literal(
         {hit.key: hit.relevance for hit in hits}, [hit.key for hit in every if hit.key in literal.hits]
@@ -274,12 +264,10 @@ def chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
     return [hit._replace(relevance=hit.relevance * 0.85) if hit.key in passed_over else hit for hit in hits]
 
 
-def _passages(
-    scope: Scope, query: str, vector: Vector | None, embedder: Embedder, hits: list[Hit]
-) -> dict[tuple[str, Key], str]:
+def _passages(scope: Scope, query: str, meaning: Meaning, hits: list[Hit]) -> dict[tuple[str, Key], str]:
     """For each of the best hits, the words for the reranker."""
     keys = [hit.key for hit in hits[:LOOKED_AT]]
-    spans = nearest_passages(scope, vector, embedder, keys)
+    spans = vectors.nearest_passages(scope, meaning, keys)
     turns = {("", key): sides for key, *_, sides in read_turns(scope.user, keys, query=query, passages=spans)}
     return passages(query, hits[:LOOKED_AT], turns)
 

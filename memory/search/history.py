@@ -234,14 +234,14 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         return History(
             results,
             unfinished,
-            pending=count_pending(_counted(asked.scope, files), model=asked.embedder.name),
+            pending=count_pending(_counted(asked.scope, files), model=asked.meaning.embedder.name),
             window=window,
             preferred=() if asked.wants_everything else asked.parsed.times.words,
             is_reranked=is_reranked,
             has_nothing_relevant=has_nothing_relevant,
             is_by_meaning_alone=bool(hits)
             and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
-            is_by_words_alone=asked.vector is None,
+            is_by_words_alone=asked.meaning.vector is None,
             left_out=literal.left_out if literal else (),
             counts=_counts(request.scope, *relevant),
             query=asked.parsed,

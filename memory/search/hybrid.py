@@ -4,7 +4,7 @@
 `search_chat_history` and `search_history` both use it, each in transactions of its own.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -13,19 +13,10 @@ from typing import NamedTuple
 from core.errors import Unavailable
 from core.text import gettext_noop as _
 from intake.models import User
-from memory.backends.embedders import (
-    TUNED,
-    UNCALIBRATED,
-    Calibration,
-    Embedder,
-    EmbedderError,
-    EmbedderLeftAlone,
-    Vector,
-    get_embedder,
-)
-from memory.chunking import PassageSpan
+from memory.backends.embedders import UNCALIBRATED, Calibration, EmbedderError, EmbedderLeftAlone, get_embedder
 from memory.index import scoring, vectors
-from memory.models.documents import Hit, Key, Scope
+from memory.index.vectors import Meaning
+from memory.models.documents import Hit, Scope
 from memory.search.echoes import answers_alone, discounted, find_echoes, with_question
 from memory.search.fusion import fuse
 from memory.search.literal import (
@@ -76,25 +67,25 @@ class Found(NamedTuple):
 NOT_KNOWN = Found([], 0, UNCALIBRATED, 0.0, 0.0, has_files=True, is_cut=True)
 
 
-def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
-    """The active model and its vector of the query; None while its endpoint is left alone, unless one is needed.
+def embedded(query: str, *, needs_vector: bool = False) -> Meaning:
+    """By the active model; without a vector while its endpoint is left alone, unless one is needed.
 
     It may ask an endpoint, so it must not run in a transaction. Raises `Unavailable`.
     """
     try:
         embedder = get_embedder()
-        return embedder, embedder.embed_query(query)
+        return Meaning(embedder, embedder.embed_query(query))
     except EmbedderLeftAlone as error:
         if needs_vector:
             raise Unavailable(MODEL_AWAY) from error
-        return embedder, None
+        return Meaning(embedder, None)
     except EmbedderError as error:
         raise Unavailable(MODEL_AWAY) from error
 
 
-def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Found:
+def by_terms(scope: Scope, *, query: str, meaning: Meaning) -> Found:
     """The texts that share terms with the query, the best first by BM25F alone."""
-    found = gather(scope, query=query, vector=vector, embedder=embedder, passages=0)
+    found = gather(scope, query=query, meaning=meaning, passages=0)
     return found._replace(hits=[hit._replace(relevance=hit.lexical) for hit in found.hits])
 
 
@@ -102,8 +93,7 @@ def by_terms_and_meaning(
     scope: Scope,
     *,
     query: str,
-    vector: Vector | None,
-    embedder: Embedder,
+    meaning: Meaning,
     times: PreferredTimes = NO_TIMES,
     narrowing: Narrowing | None = None,
 ) -> Found:
@@ -111,13 +101,12 @@ def by_terms_and_meaning(
     `narrowing` only those that fit.
     """
     if narrowing is None:
-        found = gather(scope, query=query, vector=vector, embedder=embedder)
+        found = gather(scope, query=query, meaning=meaning)
     else:
         found = gather(
             scope,
             query=query,
-            vector=vector,
-            embedder=embedder,
+            meaning=meaning,
             texts=TEXTS_OF_NARROWED,
             passages=PASSAGES_OF_NARROWED,
             also=narrowing.candidates,
@@ -126,7 +115,7 @@ def by_terms_and_meaning(
     for days in times.windows if narrowing is None else ():
         # Of all time, the best by a few words are seldom of these days.
         since, until = moments_of(*days, scope.user.zone)
-        inside = gather(replace(scope, since=since, until=until), query=query, vector=vector, embedder=embedder)
+        inside = gather(replace(scope, since=since, until=until), query=query, meaning=meaning)
         known = {hit.key for hit in found.hits}
         found = found._replace(hits=found.hits + [hit for hit in inside.hits if hit.key not in known])
     ranked = partial(
@@ -145,18 +134,13 @@ def by_terms_and_meaning(
     return found._replace(hits=discounted(fused, echoes, searched))
 
 
-def find_related(
-    scope: Scope, *, query: Query, vector: Vector | None, embedder: Embedder, literal: LiteralHits
-) -> Found:
+def find_related(scope: Scope, *, query: Query, meaning: Meaning, literal: LiteralHits) -> Found:
     """The same for a query with its operators. If no text has its quotations, the nearest that fulfil the others."""
     is_narrowed = query.narrows or query.is_listing
     narrowing = narrow(scope, query, literal) if is_narrowed else None
-    found = by_terms_and_meaning(
-        scope, query=query.text, vector=vector, embedder=embedder, times=query.times, narrowing=narrowing
-    )
+    found = by_terms_and_meaning(scope, query=query.text, meaning=meaning, times=query.times, narrowing=narrowing)
     if query.quotations and not (found.hits or literal.as_sent):
-        query = replace(query, quotations=())
-        nearest = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
+        nearest = find_related(scope, query=replace(query, quotations=()), meaning=meaning, literal=literal)
         return nearest._replace(lacks_quotation=True)
     return found._replace(lacks_title=narrowing is not None and narrowing.lacks_title)
 
@@ -165,8 +149,7 @@ def gather(
     scope: Scope,
     *,
     query: str,
-    vector: Vector | None,
-    embedder: Embedder,
+    meaning: Meaning,
     # The candidates of each retriever: several times the largest limit, so that it includes a text that is good only in
     # both.
     texts: int = 100,
@@ -177,29 +160,14 @@ def gather(
     best, ideal, absent = scoring.score(scope, query=query, limit=texts)
     known = {hit.key for hit in best}
     hits, unrelated, pending, has_files = vectors.distances(
-        scope,
-        model=embedder.name,
-        vector=usable(vector),
-        passages=passages,
-        further=further_of(embedder),
-        hits=best + [hit for hit in also if hit.key not in known],
+        scope, meaning, passages=passages, hits=best + [hit for hit in also if hit.key not in known]
     )
-    calibration = embedder.calibration
+    calibration = meaning.embedder.calibration
     if calibration is None:
         is_measurable = sum(hit.distance is not None for hit in hits) >= MEASURED_TEXTS
         calibration = UNCALIBRATED if unrelated is None or not is_measurable else Calibration.measured(unrelated)
     is_cut = len(best) >= texts
     return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files, is_cut=is_cut, absent=absent)
-
-
-def nearest_passages(
-    scope: Scope, vector: Vector | None, embedder: Embedder, keys: Collection[Key]
-) -> dict[Key, PassageSpan]:
-    """For each of these texts of `scope`, the passage nearest to the query in meaning; none without a vector."""
-    if (vector := usable(vector)) is None:
-        return {}
-    further = further_of(embedder)
-    return vectors.nearest_passages(scope, model=embedder.name, vector=vector, further=further, keys=keys)
 
 
 def is_nearest_only(hits: Sequence[Hit], calibration: Calibration) -> bool:
@@ -231,13 +199,3 @@ def lacking(query: Query, found: "Found") -> list[str]:
 def matcher_of(times: PreferredTimes, user: User) -> Callable[[datetime], tuple[float, float]] | None:
     """Whether a moment is of the preferred times, in the user's time zone; None if there are none."""
     return (lambda at: times.match(user.local_time(at).date())) if times else None
-
-
-def usable(vector: Vector | None) -> Vector | None:
-    """None for the vector of characters that the model does not know, which has no direction."""
-    return vector if vector is not None and vector.any() else None
-
-
-def further_of(embedder: Embedder) -> float:
-    """The added distance of a further passage, before the model's distances are measured."""
-    return (embedder.calibration or TUNED).further

@@ -12,10 +12,11 @@ from core.errors import SearchFailed
 from core.isolation.acting import acting_as, project_for
 from intake.models import User
 from intake.models.conversations import labels_of
-from memory.backends.embedders import Embedder, Vector, get_embedder
+from memory.backends.embedders import Embedder, get_embedder
 from memory.index import scoring, vectors
+from memory.index.vectors import Meaning
 from memory.left_out import staying
-from memory.models import Corpus, Embedding, MemoryRecord
+from memory.models import Corpus, MemoryRecord
 from memory.models.documents import Scope, closed_sources
 from memory.records import RecordOutput
 from memory.search.fusion import Fingerprint
@@ -96,9 +97,9 @@ def search_memory(
             raise ValueError(f"top_k must be at least 1, not {query.top_k}.")
         if query.top_k > MAX_TOP_K:
             logger.warning("search_memory: top_k is %d; it is taken for %d, the most there is.", query.top_k, MAX_TOP_K)
-        vector = embedder.embed_query(query.text)
+        meaning = Meaning(embedder, embedder.embed_query(query.text))
         with acting_as(user):
-            nearest = _nearest(query, user=user, embedder=embedder, vector=vector, limit=min(query.top_k, MAX_TOP_K))
+            nearest = _nearest(query, user=user, meaning=meaning)
             # A cosine distance is in 0..2. This assumes vectors of length 1, as every Embedder promises. Related texts
             # are in 0..1; a larger distance is a similarity below 0, and so below any threshold. Rounding to half
             # precision can make a distance slightly less than 0.
@@ -150,23 +151,17 @@ def _failing_as_search() -> Iterator[None]:
         raise MemorySearchError("The memory records could not be searched.", error) from error
 
 
-def _nearest(
-    query: MemorySearchQuery, *, user: User, embedder: Embedder, vector: Vector, limit: int
-) -> dict[UUID, float]:
+def _nearest(query: MemorySearchQuery, *, user: User, meaning: Meaning) -> dict[UUID, float]:
     """The distances of the nearest records, the nearest first."""
     query = replace(query, project_id=project_for(user, query.project_id or ""))
     named = (query.project_id or "").removeprefix("-")
     condition = build_filter(query, labels=labels_of(user, named) if named else ())
     scope = Scope(user, (Corpus.RECORD,), includes_replaced=query.include_replaced)
-    if condition is None:
-        # All passages of a record rank in full.
-        hits, _ = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, further=0.0)
-        return {hit.key[0]: hit.distance for hit in hits if hit.distance is not None}
-    # Matching records are found however many others are nearer.
-    mine = MemoryRecord.objects
-    fitting = mine.for_user(user) if scope.includes_replaced else mine.current(user, today=scope.today)
-    fitting = fitting.filter(condition)
-    if not query.project_id or query.project_id.startswith("-"):
-        fitting = fitting.exclude(pk__in=closed_sources(user))
-    rows = Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
-    return dict(rows.filter(source_id__in=fitting.values("pk")).nearest_sources(vector, limit=limit))
+    if condition is not None:
+        # Matching records are found however many others are nearer.
+        fitting = MemoryRecord.objects.for_user(user).filter(condition)
+        if not query.project_id or query.project_id.startswith("-"):
+            fitting = fitting.exclude(pk__in=closed_sources(user))
+        scope = replace(scope, only=tuple(fitting.values_list("pk", flat=True)))
+    hits, _ = vectors.nearest(scope, meaning, limit=min(query.top_k, MAX_TOP_K))
+    return {hit.key[0]: hit.distance for hit in hits if hit.distance is not None}

@@ -21,16 +21,16 @@ from core.ids import time_of_id
 from core.text import ELLIPSIS, first_line, gettext_noop, shortened
 from intake.models import Attachment, AttachmentText, Conversation, Turn, User
 from intake.models.conversations import OPEN, with_pairs
-from memory.backends.embedders import Embedder, Vector
 from memory.chunking import HEADING_JOINT, PassageSpan
 from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, record_entry
 from memory.index.terms import ENGLISH, configurations, language_of, searchable
+from memory.index.vectors import Meaning, nearest_passages
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
 from memory.search.deadline import OutOfTime
 from memory.search.echoes import ECHO, repeats
 from memory.search.excerpts import EXCERPT_LENGTH, Segment
-from memory.search.hybrid import NOT_KNOWN, RELATED, Found, find_related, is_near, is_nearest_only, nearest_passages
+from memory.search.hybrid import NOT_KNOWN, RELATED, Found, find_related, is_near, is_nearest_only
 from memory.search.literal import FEW, LITERAL, LiteralHits, Narrowing, find_literal, with_literal
 from memory.search.query import Query
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
@@ -76,18 +76,17 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryQuestion:
-    """A request in the form for every source: the query, the user's texts and days, the query's vector and the model.
+    """A request in the form for every source: the query, the user's texts and days, the query's meaning.
 
     `everywhere`: the scope before the days that the query names. `wants_everything`: it names only a time, so
-    everything of that time is relevant. `vector` is None while the model's endpoint is left alone. Sources share the
-    scans; one that ran out of time is not repeated for the next source.
+    everything of that time is relevant. Sources share the scans; one that ran out of time is not repeated for the
+    next source.
     """
 
     parsed: Query
     scope: Scope
     everywhere: Scope
-    vector: Vector | None
-    embedder: Embedder
+    meaning: Meaning
     wants_everything: bool = False
 
     @property
@@ -169,8 +168,7 @@ class HistoryQuestion:
             lambda: find_related(
                 self.scope,
                 query=self.parsed.about(self.query[:SEARCHED_LENGTH]),
-                vector=self.vector,
-                embedder=self.embedder,
+                meaning=self.meaning,
                 literal=self.literal if self.parsed.narrows else LiteralHits(),
             ),
         )
@@ -209,7 +207,7 @@ class HistoryQuestion:
 
     def nearest_passages(self, keys: Collection[Key]) -> dict[Key, PassageSpan]:
         """For each of these texts, the passage that is nearest to the query in meaning."""
-        return nearest_passages(self.scope, self.vector, self.embedder, keys)
+        return nearest_passages(self.scope, self.meaning, keys)
 
     @cached_property
     def _done(self) -> dict[str, Any]:

@@ -4,14 +4,13 @@ import pytest
 
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
-from memory.backends.embedders import TUNED, UNCALIBRATED, UNRELATED, Calibration, FakeEmbedder, get_embedder, using
+from memory.backends.embedders import TUNED, UNCALIBRATED, UNRELATED, Calibration, FakeEmbedder, using
 from memory.backends.minilm import MiniLMEmbedder
 from memory.models import Corpus
 from memory.models.documents import Scope
 from memory.search import hybrid
 from memory.search.history import HistoryRequest, search_history
-from memory.search.hybrid import by_terms_and_meaning
-from memory.search.time_windows import PreferredTimes
+from memory.search.hybrid import by_terms_and_meaning, embedded
 
 pytestmark = pytest.mark.django_db
 
@@ -32,15 +31,7 @@ def untuned():
 
 
 def calibration_for(user):
-    embedder = get_embedder()
-    found = by_terms_and_meaning(
-        Scope(user, (Corpus.CHAT,)),
-        query="cat",
-        vector=embedder.embed_query("cat"),
-        embedder=embedder,
-        times=PreferredTimes(),
-    )
-    return found.calibration
+    return by_terms_and_meaning(Scope(user, (Corpus.CHAT,)), query="cat", meaning=embedded("cat")).calibration
 
 
 def test_the_built_in_model_brings_the_numbers_it_was_tuned_with():

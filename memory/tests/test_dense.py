@@ -19,6 +19,7 @@ from memory import index
 from memory.backends.embedders import get_embedder
 from memory.index import scoring
 from memory.index import vectors as stored
+from memory.index.vectors import Meaning
 from memory.models import Corpus, Embedding, EmbeddingModel, TermSegment
 from memory.models.documents import Scope
 from memory.tests.plans import plans
@@ -37,7 +38,7 @@ def alice():
 
 def nearest_to_query(user, *, limit):
     scope = Scope(user, (Corpus.CHAT,))
-    return stored.nearest(scope, model=get_embedder().name, vector=QUERY, limit=limit, further=0.0)
+    return stored.nearest(scope, Meaning(get_embedder(), QUERY), limit=limit)
 
 
 @pytest.mark.medium
@@ -168,14 +169,14 @@ def test_hits_keep_their_order_and_figures_when_their_distances_are_measured(ali
     scope, query = Scope(alice, (Corpus.CHAT,)), get_embedder().embed_query("cat")
     hits = scoring.score(scope, query="cat", limit=10).hits
     keys = {(turn.conversation_id, turn.turn_number) for turn in (*turns, later)}
-    arguments = {"model": get_embedder().name, "vector": query, "further": 0.0, "hits": hits}
+    meaning = Meaning(get_embedder(), query)
 
-    alone, unrelated, pending, _ = stored.distances(scope, passages=0, **arguments)
+    alone, unrelated, pending, _ = stored.distances(scope, meaning, passages=0, hits=hits)
     assert [hit._replace(distance=None, user_distance=None) for hit in alone] == hits
     assert [hit.key for hit in alone if hit.distance is None] == [(later.conversation_id, later.turn_number)]
     assert (unrelated is None, pending) == (False, 1)
 
-    both, *_ = stored.distances(scope, passages=100, **arguments)
+    both, *_ = stored.distances(scope, meaning, passages=100, hits=hits)
     assert [hit.key for hit in both[: len(hits)]] == [hit.key for hit in hits]
     (dog,) = both[len(hits) :]
     assert {hit.key for hit in both} == keys
@@ -219,7 +220,7 @@ def test_among_40000_passages_a_day_and_a_bound_project_are_searched_whole(alice
     a_day = replace(scope, since=NOW - timedelta(days=401), until=NOW - timedelta(days=399))
 
     def nearest_in(scope):
-        hits, _ = stored.nearest(scope, model=get_embedder().name, vector=QUERY, limit=10, further=0.0)
+        hits, _ = stored.nearest(scope, Meaning(get_embedder(), QUERY), limit=10)
         return [(hit.key[0], hit.key[1] - 1) for hit in hits]
 
     expected = [(source_id, place) for place in ranking[:10]]

@@ -1,5 +1,6 @@
 """All of a long text is found by meaning: every passage has a vector, and none keeps other texts, or people, waiting."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
 
@@ -10,10 +11,11 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index, records
-from memory.backends.embedders import get_embedder
+from memory.backends.embedders import TUNED, FakeEmbedder, get_embedder
 from memory.backends.rerankers import Reranker
 from memory.chunking import CUTTING_RULES, Side
 from memory.index import vectors
+from memory.index.vectors import Meaning
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.models.documents import Scope
 from memory.search import SearchMode, search_chat_history
@@ -26,7 +28,6 @@ pytestmark = pytest.mark.django_db
 FOX = "Once upon a time there was a fox. "
 LIGHTHOUSE = "The lighthouse keeper waved. "
 LONG_ANSWER = 500_000
-FURTHER = 0.06
 
 
 def long_turn(user, *, characters=40_000, said="Tell me a story", at=NOW):
@@ -173,9 +174,7 @@ def crowded():
 @pytest.mark.parametrize("limit", [1, 2, 10, 61])
 def test_a_text_of_300_passages_is_one_hit_and_crowds_nobody_out(crowded, limit):
     alice, query, long, others = crowded
-    hits, _ = vectors.nearest(
-        Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=limit, further=FURTHER
-    )
+    hits, _ = vectors.nearest(Scope(alice, (Corpus.CHAT,)), Meaning(get_embedder(), query), limit=limit)
     assert [hit.key for hit in hits] == [(long, 1), *others][:limit]
 
 
@@ -203,13 +202,14 @@ def test_further_passages_count_as_so_much_farther(with_bits, further):
     distances = 1 - made.astype(np.float16).astype(float) @ query.astype(np.float16).astype(float)
     distances = distances.reshape(100, 4) + np.array([0, further, further, further])
     order = [int(place) + 1 for place in np.argsort(distances.min(axis=1), kind="stable")]
-    scope = Scope(alice, (Corpus.CHAT,))
-    hits, _ = vectors.nearest(scope, model=get_embedder().name, vector=query, limit=20, further=further)
+    scope, embedder = Scope(alice, (Corpus.CHAT,)), FakeEmbedder()
+    embedder.calibration = replace(TUNED, further=further)
+    hits, _ = vectors.nearest(scope, Meaning(embedder, query), limit=20)
     assert [hit.key[1] for hit in hits] == order[:20]
     assert [hit.distance for hit in hits] == pytest.approx(np.sort(distances.min(axis=1))[:20], abs=2e-3)
 
     keys = [(source, number) for number in range(1, 101)]
-    spans = vectors.nearest_passages(scope, model=get_embedder().name, vector=query, further=further, keys=keys)
+    spans = vectors.nearest_passages(scope, Meaning(embedder, query), keys)
     assert [spans[key].start // 100 for key in keys] == list(distances.argmin(axis=1))
 
 

@@ -9,10 +9,11 @@ from memory import records
 from memory.backends.embedders import get_embedder
 from memory.chunking import LINE_BYTES, MOST_HEADINGS, NOTE_CUTTING_RULES, line_text, note_lines
 from memory.index.sources import CHUNK_BYTES, SourceKey, cut, line_spans, load
+from memory.index.vectors import Meaning
 from memory.models import Corpus, Embedding
 from memory.models.documents import Scope
 from memory.search.history import HistoryRequest, search_history
-from memory.search.hybrid import gather
+from memory.search.hybrid import embedded, gather
 from memory.tests.writing import create, replace
 
 FILLER = "".join(
@@ -262,8 +263,8 @@ def test_by_words_alone_a_note_is_as_long_as_it_is(monkeypatch):
     embedder = get_embedder()
     scope = Scope(alice, (Corpus.MEMORY,))
     with acting_as(alice):
-        by_words = gather(scope, query="spare", vector=None, embedder=embedder).hits
-        by_both = gather(scope, query="spare tin", vector=embedder.embed_query("spare tin"), embedder=embedder).hits
+        by_words = gather(scope, query="spare", meaning=Meaning(embedder, None)).hits
+        by_both = gather(scope, query="spare tin", meaning=embedded("spare tin")).hits
     (of_words,), (near, *_) = by_words, by_both
     assert of_words.length > 100
     assert 0 < near.length < 5
@@ -276,5 +277,5 @@ def test_a_word_in_a_long_list_counts_as_much_as_in_a_message():
     create(alice, f"# Me\n{FILLER}- The ladder is green\n")
     a_turn(alice, "The ladder stands in the shed and " + "one more garden tool is there now " * 8)
     with acting_as(alice):
-        found = gather(Scope(alice, tuple(Corpus)), query="ladder", vector=None, embedder=get_embedder()).hits
+        found = gather(Scope(alice, tuple(Corpus)), query="ladder", meaning=Meaning(get_embedder(), None)).hits
     assert [hit.corpus for hit in found] == [Corpus.MEMORY, Corpus.CHAT]

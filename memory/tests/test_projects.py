@@ -13,6 +13,7 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index, projects, records
 from memory.backends.embedders import get_embedder
 from memory.index import vectors as stored
+from memory.index.vectors import Meaning
 from memory.models import Corpus, Embedding
 from memory.models.documents import Scope
 from memory.search import SearchMode, search_chat_history
@@ -208,8 +209,7 @@ def test_distances_are_measured_within_the_scope(alice):
     _, (wanted, other) = two_sources(alice)
     for limits in ({"only": (wanted,)}, {"hidden": (other,)}):
         scope = Scope(alice, (Corpus.CHAT,), **limits)
-        model = get_embedder().name
-        _, unrelated, *_ = stored.distances(scope, model=model, vector=QUERY, passages=30, further=0.0, hits=[])
+        _, unrelated, *_ = stored.distances(scope, Meaning(get_embedder(), QUERY), passages=30, hits=[])
         assert unrelated is not None
 
 

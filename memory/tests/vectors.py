@@ -5,7 +5,7 @@ from datetime import timedelta
 import numpy as np
 
 from intake.tests.factories import NOW
-from memory.backends.embedders import get_embedder
+from memory.backends.embedders import FakeEmbedder, get_embedder
 from memory.index import vectors as stored
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.models.documents import Scope
@@ -39,10 +39,10 @@ def fill(user, vectors, *, model=None, has_bits=True):
     )
 
 
-def nearest(user, query, *, limit, model=None, **period):
+def nearest(user, query, *, limit, model="fake", **period):
     """The places in `vectors` of the nearest, as the search gives them."""
     scope = Scope(user, (Corpus.CHAT,), **period)
-    hits, _ = stored.nearest(scope, model=model or get_embedder().name, vector=query, limit=limit, further=0.0)
+    hits, _ = stored.nearest(scope, stored.Meaning(FakeEmbedder(name=model), query), limit=limit)
     return [hit.key[1] - 1 for hit in hits]
 
 

@@ -27,9 +27,8 @@ from evals.datasets.reading import read_dataset
 from evals.processes import Environment, call, web
 from evals.scratch import scratch_database
 from intake.models import User
-from memory.backends.embedders import get_embedder
+from memory.backends.embedders import TUNED, get_embedder
 from memory.models.documents import Key
-from memory.search.hybrid import further_of
 
 # Among so many of the nearest passages are more than `LIMIT` turns.
 PASSAGES = 1_000
@@ -192,7 +191,7 @@ def _milliseconds(client: Client, request: SearchCall) -> float:
 
 
 def _share_of_exact(asked: Sequence[AskedQuestions], found: Sequence[Sequence[Key]]) -> float:
-    exact = Exact(Path(), further=further_of(get_embedder()))
+    exact = Exact(Path(), further=(get_embedder().calibration or TUNED).further)
     exact.load(read(one.user) for one in asked)
     best = [
         _first_turns(exact.search(one.user, question.vector, limit=PASSAGES))
