@@ -17,7 +17,7 @@ from sentencepiece import sentencepiece_model_pb2 as _model_pb2
 
 from memory.backends.e5_file import E5File
 from memory.backends.embedders import Calibration, EmbedderError, RankingWeights, Span
-from memory.backends.minilm import MiniLMEmbedder
+from memory.backends.minilm import WORDS_REMEMBERED, MiniLMEmbedder
 from memory.backends.on_device import (
     E5,
     E5_GRAPH,
@@ -41,7 +41,7 @@ _SPACES = re.compile(" {2,}")
 # Half of a surrogate pair can reach a str through JSON; the tokenizer accepts only complete characters.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # Words of this length are remembered: most words of a text are common ones.
-LONGEST_REMEMBERED, WORDS_REMEMBERED = 24, 16_384
+LONGEST_REMEMBERED = 24
 
 
 class E5Embedder(OnDeviceEmbedder):

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAGIC = b"E5S1"
-BLOCK, BLOCK_BYTES, HALF = 32, 18, 16
+BLOCK, BLOCK_BYTES = 32, 18
 
 # Any two of the published model's vectors have a cosine of 0.7 or more, since most of each is the same. This is it: the
 # mean over two sets of texts with equal shares, the turns of the demo and every twentieth of pieces 1,000 to 9,000 of
@@ -55,7 +55,7 @@ class E5File:
         data = memoryview(mapped)
         if bytes(data[:4]) != MAGIC:
             raise ValueError(f"{path} has no weights of this kind.")
-        self.width, self.layers, self.heads, _, _, self.positions = struct.unpack_from("<6i", data, 8)
+        self.width, self.layers = struct.unpack_from("<2i", data, 8)
         place = 8 + struct.calcsize("<7ifi")
         count, self.start_id, self.end_id, self.pad_id = struct.unpack_from("<4i", data, place)
         self.unknown_id, length = struct.unpack_from("<iQ", data, place + 16)

@@ -113,11 +113,8 @@ class Calibration:
     @classmethod
     def measured(cls, unrelated: float) -> Self:
         """For a model without tuned numbers, where three in ten of the user's passages are farther than `unrelated`."""
-        scale = unrelated / UNRELATED
-        far, near = TUNED.far * scale, TUNED.near * scale
-        same, topic = TUNED.same * scale, TUNED.topic * scale
-        further = TUNED.further * scale
-        return cls(convincing=TUNED.convincing * scale, far=far, near=near, further=further, same=same, topic=topic)
+        distances = ("convincing", "far", "near", "further", "same", "topic")
+        return cls(**{name: getattr(TUNED, name) * (unrelated / UNRELATED) for name in distances})
 
 
 UNRELATED = 0.87

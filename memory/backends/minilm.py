@@ -4,9 +4,9 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -46,23 +46,6 @@ _IS_WORD, _IS_OTHER = _WORD.groupindex["word"], _WORD.groupindex["other"]
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class _Remembered(dict[str, Sequence[Span] | None]):
-    """Caches a function's result per word, and is emptied when it is full; common words soon return.
-
-    `lru_cache` records the last use of each word, and so touches the memory of three words for each lookup.
-    """
-
-    def __init__(self, make: Callable[[str], Sequence[Span] | None]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, word: str) -> Sequence[Span] | None:
-        if len(self) >= WORDS_REMEMBERED:
-            self.clear()
-        made = self[word] = self._make(word)
-        return made
-
-
 class MiniLMEmbedder(OnDeviceEmbedder):
     """all-MiniLM-L6-v2: English, and the smaller of the built-in models."""
 
@@ -73,19 +56,18 @@ class MiniLMEmbedder(OnDeviceEmbedder):
 
     def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
         super().__init__(cache_dir=cache_dir, threads=threads, model_dir=model_dir)
-        self._within_words = _Remembered(self._cut_word)
+        self._within_word = lru_cache(WORDS_REMEMBERED)(self._cut_word)
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder. A word's tokens do not depend on its neighbours, so most are cached."""
         enough = len(text) if at_most is None else at_most
         offsets: list[Span] = []
         # The model ignores case. Outside ASCII the lower case of a letter may have another length.
-        within_words = self._within_words
         for found in _WORD.finditer(text.lower() if text.isascii() else text):
             kind = found.lastindex
             within = None
             if kind == _IS_WORD:
-                within = within_words[found[0]]
+                within = self._within_word(found[0])
             elif kind == _IS_OTHER:
                 within = tuple(self._encode(found[0]).offsets)
             if within is None:

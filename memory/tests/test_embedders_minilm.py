@@ -174,19 +174,12 @@ def test_every_character_is_cut_as_in_a_text_cut_whole(embedder):
 
 def test_a_word_with_and_without_capitals_is_cut_once(embedder):
     embedder.token_offsets("unforgettably")
-    cut = len(embedder._within_words)
+    cut = embedder._within_word.cache_info().currsize
 
     assert embedder.token_offsets("Unforgettably UNFORGETTABLY") == [
         (start + place, end + place) for place in (0, 14) for start, end in embedder.token_offsets("unforgettably")
     ]
-    assert len(embedder._within_words) == cut
-
-
-def test_no_more_words_are_remembered_than_there_is_room_for(embedder, monkeypatch):
-    monkeypatch.setattr("memory.backends.minilm.WORDS_REMEMBERED", 100)
-    text = " ".join(f"word{number}" for number in range(1000))
-    assert embedder.token_offsets(text) == embedder._encode(text).offsets
-    assert len(embedder._within_words) <= 100
+    assert embedder._within_word.cache_info().currsize == cut
 
 
 @pytest.mark.parametrize("at_most", [0, 1, 7, 100, 10_000])
