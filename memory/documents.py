@@ -11,15 +11,15 @@ no state, because appends never conflict.
 from collections.abc import Collection, Iterator
 from datetime import date, datetime
 from difflib import Match, SequenceMatcher
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q
 from django.db.models.functions import Left, Length
 from pydantic import Field
 
-from core.errors import Conflict, InvalidInput, NotFound, TooLarge
+from core.errors import Conflict, InvalidInput, TooLarge, required
 from core.ids import uuid7
 from core.paging import ListPage, Position, page_of
 from core.text import Sentence, first_line
@@ -32,8 +32,6 @@ from memory import index, quotas
 from memory.index.sources import document_entry, document_place
 from memory.models import MemoryDocument, MemoryDocumentQuerySet, MemoryDocumentVersion
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay
-
-M = TypeVar("M", bound=Model)
 
 # The limit per document; the oldest are deleted first.
 KEPT = 50
@@ -68,7 +66,8 @@ def list_versions(*, user: User, document_id: UUID) -> list[dict[str, Any]]:
 
 def read_version(*, user: User, document_id: UUID, version: int) -> MemoryDocumentVersion:
     """Raises `NotFound`."""
-    return _found(MemoryDocumentVersion.objects.for_user(user).filter(document_id=document_id, version=version))
+    mine = MemoryDocumentVersion.objects.for_user(user)
+    return required(mine.filter(document_id=document_id, version=version).first())
 
 
 class _Matcher(SequenceMatcher[str]):
@@ -321,14 +320,8 @@ def as_lines(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def _found(rows: QuerySet[M]) -> M:
-    if (row := rows.first()) is None:
-        raise NotFound
-    return row
-
-
 def _get(user: User, day: DocumentDay, project: str) -> MemoryDocument:
-    return _found(MemoryDocument.objects.for_user(user).on(day, project).select_related("user"))
+    return required(MemoryDocument.objects.for_user(user).on(day, project).select_related("user").first())
 
 
 def _write(row: MemoryDocument, content: str, now: datetime) -> None:
@@ -431,7 +424,7 @@ def list_notes(
 
 def read_note(*, user: User, note_id: UUID) -> MemoryDocument:
     """Raises `NotFound`."""
-    return _found(MemoryDocument.objects.for_user(user).notes().filter(pk=note_id))
+    return required(MemoryDocument.objects.for_user(user).notes().filter(pk=note_id).first())
 
 
 def delete_note(*, user: User, note_id: UUID, is_noted: bool = True) -> None:
@@ -443,7 +436,8 @@ def delete_note(*, user: User, note_id: UUID, is_noted: bool = True) -> None:
 
 
 def _locked(user: User, note_id: UUID) -> MemoryDocument:
-    return _found(MemoryDocument.objects.for_user(user).notes().select_for_update(of=("self",)).filter(pk=note_id))
+    notes = MemoryDocument.objects.for_user(user).notes()
+    return required(notes.select_for_update(of=("self",)).filter(pk=note_id).first())
 
 
 def move_label(*, user: User, old: str, new: str, now: datetime) -> None:

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Count
 from django.dispatch import Signal
 
-from core.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, required
 from core.isolation.acting import Caller
 from core.text import Sentence, gettext_noop, project_label
 from core.validation import checked
@@ -59,18 +59,12 @@ def list_projects(*, user: User) -> list[Project]:
 
 def read_project(*, user: User, name: str) -> Project:
     """A project by its label, an unsaved one for a label without a row. Raises `NotFound` for a label of nothing."""
-    found = next((project for project in list_projects(user=user) if project.name == name), None)
-    if found is None:
-        raise NotFound
-    return found
+    return required(next((project for project in list_projects(user=user) if project.name == name), None))
 
 
 def by_id(*, user: User, project_id: UUID) -> Project:
     """Raises `NotFound` for an unknown id and for another user's."""
-    found = Project.objects.for_user(user).filter(pk=project_id).first()
-    if found is None:
-        raise NotFound
-    return found
+    return required(Project.objects.for_user(user).filter(pk=project_id).first())
 
 
 def save_project(

@@ -17,7 +17,7 @@ import numpy as np
 from django.db import transaction
 from pydantic import AwareDatetime, Field
 
-from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
+from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, required
 from core.isolation.acting import acting_as
 from core.paging import ListPage, Position, page_of
 from core.resilience import is_in_transaction
@@ -235,10 +235,8 @@ def can_replace(user: User, record_id: UUID) -> bool:
 
 
 def _locked(user: User, proposal_id: UUID) -> Proposal:
-    found = Proposal.objects.for_user(user).select_for_update().defer("vector").filter(pk=proposal_id).first()
-    if found is None:
-        raise NotFound
-    return found
+    mine = Proposal.objects.for_user(user).select_for_update().defer("vector")
+    return required(mine.filter(pk=proposal_id).first())
 
 
 def _refusal(user: User, held: dict[str, Any], vector: Vector | None) -> str | None:

@@ -13,7 +13,7 @@ from django.db.models.functions import JSONObject, Lower
 from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
-from core.errors import Conflict, InvalidInput, NotFound
+from core.errors import Conflict, InvalidInput, NotFound, required
 from core.paging import ListPage, Position, page_of
 from core.text import Sentence
 from core.text import gettext_noop as _
@@ -167,7 +167,7 @@ def rewrite(
     `QuotaExceeded`, or `Conflict` if it is in another state.
     """
     with transaction.atomic():
-        row = _get(user, record_id, is_locked=True)
+        row = _locked(user, record_id)
         if expected is not None and RecordOutput.model_validate(row).state not in expected:
             raise Conflict
         # A form sends the project of an earlier version with every change.
@@ -227,10 +227,8 @@ def list_records(
 
 def read(*, user: User, record_id: UUID) -> RecordOutput:
     """Raises `NotFound` alike for a missing record and another user's."""
-    found = MemoryRecord.objects.for_user(user).with_replacement(user).filter(pk=record_id).first()
-    if found is None:
-        raise NotFound
-    return RecordOutput.model_validate(found)
+    found = MemoryRecord.objects.for_user(user).with_replacement(user).filter(pk=record_id)
+    return RecordOutput.model_validate(required(found.first()))
 
 
 def bring_back(*, user: User, record_id: UUID, now: datetime) -> RecordOutput:
@@ -253,7 +251,7 @@ def today_of(user: User) -> date:
 def delete(*, user: User, record_id: UUID) -> None:
     """Raises `NotFound` like `read`."""
     with transaction.atomic():
-        _get(user, record_id, is_locked=True).delete()
+        _locked(user, record_id).delete()
         activity.note(user, Activity.MEMORY_DELETED)
 
 
@@ -289,7 +287,7 @@ def _check_replaced(user: User, row: MemoryRecord) -> None:
     Locks the record to replace, so that of two that replace each other one sees the other.
     """
     assert row.replaces is not None  # noqa: S101 - tells the types
-    _get(user, row.replaces, is_locked=True)
+    _locked(user, row.replaces)
     newer, earlier = _chain(user, row.replaces, by=row.pk)
     if row.pk in earlier:
         raise InvalidInput(errors={"replaces": [A_CIRCLE]})
@@ -335,12 +333,8 @@ def _save(row: MemoryRecord) -> None:
         raise InvalidInput(errors={"replaces": [Sentence(REPLACED_BEFORE, id=str(newer))]}) from None
 
 
-def _get(user: User, record_id: UUID, *, is_locked: bool = False) -> MemoryRecord:
-    mine = MemoryRecord.objects.for_user(user)
-    try:
-        return (mine.select_for_update() if is_locked else mine).get(pk=record_id)
-    except MemoryRecord.DoesNotExist:
-        raise NotFound from None
+def _locked(user: User, record_id: UUID) -> MemoryRecord:
+    return required(MemoryRecord.objects.for_user(user).select_for_update().filter(pk=record_id).first())
 
 
 def kept_in_chat() -> Subquery:

@@ -10,7 +10,7 @@ from pydantic import Field
 from agent_tools.models import TokenScope
 from agent_tools.registry import Readable, Tool
 from agent_tools.tools.wording import known
-from core.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, required
 from core.text import Sentence, cut
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input
@@ -92,10 +92,7 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
 
 def find(attachment_id: str, user: User) -> Attachment:
     files = Attachment.objects.for_user(user)
-    attachment = files.filter(pk=id_in(files, attachment_id)).first()
-    if attachment is None:
-        raise NotFound
-    return attachment
+    return required(files.filter(pk=id_in(files, attachment_id)).first())
 
 
 def _first_of(attachment: Attachment, place: str) -> int:
