@@ -468,14 +468,9 @@ def revoke_token(*, user: User, token_id: str) -> None:
 
 
 def _validate(name: str, scopes: list[TokenScope], days: int, project: str) -> None:
-    if len(project) > LONGEST_PROJECT:
-        raise InvalidInput(
-            errors={"project": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_PROJECT)]}
-        )
-    if len(name) > LONGEST_NAME:
-        raise InvalidInput(
-            errors={"name": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_NAME)]}
-        )
+    for field, text, most in (("project", project, LONGEST_PROJECT), ("name", name, LONGEST_NAME)):
+        if len(text) > most:
+            raise InvalidInput(errors={field: [Sentence(gettext_noop("At most %(count)s characters."), count=most)]})
     if not scopes:
         raise InvalidInput(errors={"scopes": [gettext_noop("Choose what the token may do.")]})
     if not 1 <= days <= LONGEST_DAYS:

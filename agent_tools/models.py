@@ -2,9 +2,8 @@
 
 import hashlib
 import secrets
-from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -13,9 +12,6 @@ from django.utils.translation import gettext_noop as _
 
 from core.ids import uuid7
 from intake.models.conversations import PROJECT_LENGTH
-
-if TYPE_CHECKING:
-    from intake.models import User
 
 # A secret is random and long, so its digest needs no salt and no slow hash.
 secret_hash = hashlib.sha512
@@ -26,31 +22,10 @@ def default_scopes() -> list[str]:
 
 
 class AccessTokenManager(models.Manager["AccessToken"]):
-    def issue(
-        self,
-        *,
-        user: "User",
-        name: str = "",
-        scopes: list[str] | None = None,
-        expiry: datetime | None = None,
-        project: str = "",
-        is_bound: bool = False,
-        keeps: str = "chats",
-    ) -> tuple["AccessToken", str]:
-        """Create a token; returns its secret too, which is stored nowhere."""
+    def issue(self, **fields: Any) -> tuple["AccessToken", str]:
+        """Create a token with these fields; returns its secret too, which is stored nowhere."""
         secret = secrets.token_hex(32)
-        extra = {} if scopes is None else {"scopes": scopes}
-        token = self.create(
-            digest=secret_hash(secret.encode()).hexdigest(),
-            user=user,
-            name=name,
-            expiry=expiry,
-            project=project,
-            is_bound=is_bound,
-            keeps=keeps,
-            **extra,
-        )
-        return token, secret
+        return self.create(digest=secret_hash(secret.encode()).hexdigest(), **fields), secret
 
 
 class AccessToken(models.Model):

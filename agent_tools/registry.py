@@ -90,7 +90,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
     """`run(input, user)` does the work, without a user when `user` is None; `summarise` describes it in a line of
     Markdown.
 
-    A model reads `as_read` of the output, `as_text(output)`, its field `text`, or else it as JSON. Over MCP structured
+    A model reads `as_read` of the output, its field `text`, or else it as JSON. Over MCP structured
     content leaves out the fields `in_text`, wherever they are in the output, because that text says them. A tool that
     stores data also has `kept(input, output)`, which describes what it stored, if anything, and
     `undo(input, place, user, now)`.
@@ -103,7 +103,6 @@ class Tool(Generic[AnyInput, AnyOutput]):
     is_read_only: bool
     run: Callable[[AnyInput, User | None], AnyOutput]
     summarise: Callable[[AnyOutput, User | None], str]
-    as_text: Callable[[AnyOutput], str] | None = None
     in_text: frozenset[str] = frozenset()
     kept: Callable[[AnyInput, AnyOutput], StoredByCall | None] | None = None
     # The part of the output for a caller who may write and not read.
@@ -138,7 +137,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
         """The output as a model reads it, over MCP and in the chat."""
         if isinstance(output, Readable):
             return output.as_read
-        text = self.as_text(output) if self.as_text is not None else getattr(output, "text", None)
+        text = getattr(output, "text", None)
         return text if isinstance(text, str) else json.dumps(output.as_data(), ensure_ascii=False)
 
     def sources_of(self, output: AnyOutput) -> list[str]:
@@ -198,13 +197,10 @@ def schema_without(schema: Any, names: frozenset[str]) -> Any:
 
 
 class Registry:
-    """The tools in the order of their registration. It accepts any tool; `agent_tools.checks` reports errors."""
+    """The tools in their order. It accepts any tool; `agent_tools.checks` reports errors."""
 
-    def __init__(self) -> None:
-        self._tools: list[Tool[Any, Any]] = []
-
-    def register(self, tool: Tool[Any, Any]) -> None:
-        self._tools.append(tool)
+    def __init__(self, *tools: Tool[Any, Any]) -> None:
+        self._tools = tools
 
     def get(self, name: str) -> Tool[Any, Any] | None:
         return next((tool for tool in self._tools if tool.name == name), None)

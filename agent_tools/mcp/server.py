@@ -29,7 +29,7 @@ from agent_tools.authentication import TokenCaller
 from agent_tools.models import TokenScope
 from agent_tools.registry import Registry, Tool, without_fields
 from agent_tools.threads import run_in_thread
-from core.errors import Broken, InsufficientScope, RecollectError
+from core.errors import Broken, InsufficientScope
 from core.isolation.acting import bound_to
 from core.responses import as_recollect_error
 from core.validation import Output
@@ -67,16 +67,10 @@ def failed(error: Exception) -> CallToolResult:
     if known is None:
         logger.error("A tool failed", exc_info=error)
         known = Broken()
-    return CallToolResult(
-        content=[TextContent(text=json.dumps(_problem_data(known), ensure_ascii=False))], is_error=True
-    )
-
-
-def _problem_data(error: RecollectError) -> dict[str, Any]:
-    problem: dict[str, Any] = {"code": error.code, "detail": error.detail, "retryable": error.retryable}
-    if error.errors:
-        problem["errors"] = error.errors
-    return problem
+    problem: dict[str, Any] = {"code": known.code, "detail": known.detail, "retryable": known.retryable}
+    if known.errors:
+        problem["errors"] = known.errors
+    return CallToolResult(content=[TextContent(text=json.dumps(problem, ensure_ascii=False))], is_error=True)
 
 
 Context = ServerRequestContext[Any, Any]

@@ -175,20 +175,20 @@ class RegisterClientView(View):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Raises `RateLimited`."""
         if not settings.OAUTH_REGISTRATION:
-            return _refused("access_denied", "Clients do not register here by themselves.", status=403)
+            return refused("access_denied", "Clients do not register here by themselves.", status=403)
         take_all(("client_address", client_address(request)), ("client",))
         try:
             body = body_of(request)
             if len(body) > 16_384:
-                return _refused("invalid_client_metadata", "At most 16,384 bytes.")
+                return refused("invalid_client_metadata", "At most 16,384 bytes.")
             requested = ClientMetadata.model_validate(parse_json(body))
         except InvalidInput as error:
-            return _refused("invalid_client_metadata", error.detail)
+            return refused("invalid_client_metadata", error.detail)
         except ValidationError as error:
             wrong = by_field(error)
             problems = "; ".join(f"{name}: {' '.join(messages)}" for name, messages in wrong.items())
             is_address = any(name.startswith("redirect_uris") for name in wrong)
-            return _refused("invalid_redirect_uri" if is_address else "invalid_client_metadata", problems)
+            return refused("invalid_redirect_uri" if is_address else "invalid_client_metadata", problems)
         response = JsonResponse(_registered(requested), status=201)
         response["Cache-Control"] = "no-store"
         return response
@@ -219,7 +219,7 @@ def _registered(requested: ClientMetadata) -> dict[str, Any]:
     return answer if is_public else {**answer, "client_secret": secret, "client_secret_expires_at": 0}
 
 
-def _refused(error: str, description: str, *, status: int = 400) -> HttpResponse:
+def refused(error: str, description: str, *, status: int = 400) -> HttpResponse:
     return JsonResponse({"error": error, "error_description": description}, status=status)
 
 

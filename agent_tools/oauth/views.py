@@ -12,7 +12,7 @@ from csp.decorators import csp_update
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import IntegrityError
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
@@ -40,7 +40,7 @@ from agent_tools.oauth.addresses import (
     resource_of,
     tokens_resource_of,
 )
-from agent_tools.oauth.clients import NOT_OFFERED_FOR, offers_documents, why_unfetched
+from agent_tools.oauth.clients import NOT_OFFERED_FOR, offers_documents, refused, why_unfetched
 from agent_tools.oauth.connections import AGENT_MADE
 from core.isolation.acting import acting_as
 from core.isolation.policies import can_bind
@@ -182,23 +182,23 @@ class BoundedForm:
         values = [value for _, entries in request.POST.lists() for value in entries]
         if len(values) > 30 or any(len(value) > 2000 or "\0" in value for value in values):
             sentence = "At most 30 fields of 2,000 characters each."
-            return _refused("invalid_request", sentence)
+            return refused("invalid_request", sentence)
         return super().post(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
 
 
 class ExchangeView(BoundedForm, ToolkitTokenView):  # type: ignore[misc]
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.content_type not in ("", FORM, "multipart/form-data"):
-            return _refused("invalid_request", f"Send the fields as a form ({FORM}), not as {request.content_type}.")
+            return refused("invalid_request", f"Send the fields as a form ({FORM}), not as {request.content_type}.")
         if not (grant_type := request.POST.get("grant_type")):
-            return _refused("invalid_request", f"The field grant_type is missing. Use one of: {', '.join(GRANTS)}.")
+            return refused("invalid_request", f"The field grant_type is missing. Use one of: {', '.join(GRANTS)}.")
         if grant_type not in GRANTS:
-            return _refused("unsupported_grant_type", f"Use one of: {', '.join(GRANTS)}.")
+            return refused("unsupported_grant_type", f"Use one of: {', '.join(GRANTS)}.")
         try:
             response = super().post(request, *args, **kwargs)
         except (ObjectDoesNotExist, IntegrityError):
             # The user has ended the connection, or deleted the account, at this moment.
-            return _refused("invalid_grant", "It was ended meanwhile.")
+            return refused("invalid_grant", "It was ended meanwhile.")
         # The toolkit leaves some of its errors without a type.
         response["Content-Type"] = "application/json"
         if response.status_code >= HTTPStatus.BAD_REQUEST:
@@ -217,10 +217,6 @@ def _say_what_is_wrong(response: HttpResponse) -> None:
         is_verifier = body.get("error") == "invalid_grant"
         body["error_description"] = VERIFIER_IS_WRONG if is_verifier else "The request cannot be answered."
         response.content = json.dumps(body)
-
-
-def _refused(error: str, description: str) -> HttpResponse:
-    return JsonResponse({"error": error, "error_description": description}, status=400)
 
 
 DOCUMENTS_SUPPORTED = "client_id_metadata_document_supported"

@@ -8,17 +8,13 @@ from django.core.checks import run_checks
 from pydantic import BaseModel, Field
 
 from agent_tools.checks import problems_of
-from agent_tools.registry import Registry
 from agent_tools.tools import registry
 from agent_tools.tools.chat_history import search_chat_history
 from core.validation import Input, Output
 
 
 def ids(*tools):
-    broken = Registry()
-    for tool in tools:
-        broken.register(tool)
-    found = list(problems_of(broken))
+    found = list(problems_of(tools))
     assert all(problem.hint for problem in found)
     return [problem.id for problem in found]
 

@@ -9,18 +9,17 @@ from agent_tools.tools.conversations import get_conversation, list_recent_conver
 from agent_tools.tools.history import search_history
 from agent_tools.tools.memory import append_daily_log, save_memory, search_memory
 
-registry = Registry()
-registry.register(get_context)
-registry.register(search_chat_history)
-registry.register(search_history)
-registry.register(search_memory)
-registry.register(get_conversation)
-registry.register(list_recent_conversations)
-registry.register(read_attachment)
-registry.register(save_memory)
-registry.register(append_daily_log)
+registry = Registry(
+    get_context,
+    search_chat_history,
+    search_history,
+    search_memory,
+    get_conversation,
+    list_recent_conversations,
+    read_attachment,
+    save_memory,
+    append_daily_log,
+)
 
 # Over MCP there are two more, with the names that ChatGPT's connectors expect.
-mcp_registry = Registry()
-for tool in (*registry, search, fetch):
-    mcp_registry.register(tool)
+mcp_registry = Registry(*registry, search, fetch)

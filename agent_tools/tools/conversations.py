@@ -136,7 +136,7 @@ class ListRecentConversationsInput(Input):
     project: OptionalProject = None
 
 
-class ListRecentConversationsOutput(Output):
+class ListRecentConversationsOutput(Readable):
     conversations: Annotated[list[ListedConversation], Field(description="The most recently active first.")]
     time_zone: Annotated[str, Field(description="The person's time zone, by its IANA name.")]
     more: Annotated[
@@ -193,11 +193,12 @@ def recent(requested: ListRecentConversationsInput, user: User | None) -> ListRe
     project = None if requested.project is None else project_for(user, requested.project)
     found = Conversation.objects.for_user(user).kept().of_project(user, project or None).filter(period)
     page = page_of(found, by="last_active_at", after=None, size=requested.limit)
-    return ListRecentConversationsOutput(
+    output = ListRecentConversationsOutput(
         conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in page.rows],
         time_zone=zone.key,
         more=None if page.more is None else str(page.more),
     )
+    return output.reading(list_as_text(output))
 
 
 def _before(text: str, zone: ZoneInfo) -> Q:
@@ -312,7 +313,6 @@ list_recent_conversations = Tool(
     is_read_only=True,
     named_scope=TokenScope.READ,
     run=recent,
-    as_text=list_as_text,
     in_text=frozenset({"title"}),
     summarise=_say_list,
 )

@@ -38,9 +38,10 @@ def a_tool(name, run):
     )
 
 
-registry = Registry()
-registry.register(a_tool("test_simple_text", lambda *_: Text(text="This is a simple text response for testing.")))
-registry.register(a_tool("test_error_handling", fail))
+registry = Registry(
+    a_tool("test_simple_text", lambda *_: Text(text="This is a simple text response for testing.")),
+    a_tool("test_error_handling", fail),
+)
 
 endpoint = McpEndpoint(registry)
 
