@@ -1,11 +1,7 @@
-"""Signal receivers: removes deleted data from the kept responses of idempotent requests, and revokes tokens and agents
-when a user ends all access.
-"""
+"""Signal receivers: revoke tokens and agents when a user ends all access."""
 
 from typing import Any
 
-from django.db.models import Model, QuerySet
-from django.db.models.signals import post_delete
 from django.dispatch import receiver
 from django.utils import timezone
 from oauth2_provider.signals import app_authorized
@@ -15,18 +11,8 @@ from agent_tools.models import AccessToken
 from agent_tools.oauth.connections import end_all_connections, move_bindings, note_tokens
 from intake.accounts import activity
 from intake.accounts.sessions import access_ended, made
-from intake.chats import idempotency
 from intake.models import Activity, User
-from memory.models import MemoryRecord
 from memory.projects import label_changed
-
-
-@receiver(post_delete, sender=MemoryRecord, dispatch_uid="agent_tools.withdraw_record")
-def withdraw_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
-    """A user's kept responses are deleted together with the user."""
-    kind = origin.model if isinstance(origin, QuerySet) else type(origin)
-    if kind is not User:
-        idempotency.withdraw(user_id=instance.user_id, about=str(instance.pk))
 
 
 @receiver(label_changed, dispatch_uid="agent_tools.move_label")

@@ -17,6 +17,7 @@ from django.utils import timezone
 from core.isolation.acting import Caller, binding_of
 from intake.accounts import activity
 from intake.attachments.services import files_waiting
+from intake.chats import idempotency
 from intake.chats.deleting import turns_deleted, withdraw_results
 from intake.chats.exporting import turn_exported
 from intake.chats.history import turns_saved
@@ -133,6 +134,7 @@ def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwarg
             mine.filter(replaces=instance.pk).update(replaces=older)
         index.forget(record_place(instance))
         withdraw_results(instance.user_id, instance.pk)
+        idempotency.withdraw(user_id=instance.user_id, about=str(instance.pk))
 
 
 @receiver(label_changed, dispatch_uid="memory.move_label")
