@@ -1,6 +1,4 @@
-"""Embedding models: their interface, the configured ones, and a fake one for tests.
-
-The configured embedding models, each shared by a process's threads; one of them is active.
+"""Embedding models: their interface, the configured ones, of which one is active, and a fake one for tests.
 
 Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`. `EMBEDDER_BEFORE` is
 the other built-in model, which may have made the index before the default changed. The database says which of them is
@@ -10,9 +8,7 @@ active (docs/decisions/0047).
 import asyncio
 import hashlib
 import logging
-import os
 import re
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -26,9 +22,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django.utils.module_loading import import_string
+
+from memory.backends.configured import configured
 
 Vector = npt.NDArray[np.float32]
 """float32, shape (dimensions,), of length 1, so that the inner product of two is their cosine."""
@@ -209,9 +205,6 @@ logger = logging.getLogger(__name__)
 # as long.
 ACTIVE_NAME_SECONDS = 1.0
 
-_lock = threading.Lock()
-# By the name of the setting.
-_embedders: dict[str, Embedder] = {}
 _active_name: tuple[float, str | None] | None = None
 _chosen: ContextVar[Embedder | None] = ContextVar("embedder", default=None)
 
@@ -279,7 +272,7 @@ def require_active(*configured: str) -> None:
         )
 
 
-def forget_active_name() -> None:
+def forget_active_name(**_kwargs: Any) -> None:
     global _active_name  # noqa: PLW0603
     _active_name = None
 
@@ -303,41 +296,15 @@ def using(embedder: Embedder) -> Iterator[None]:
 
 
 def _configured(name: str) -> Embedder:
-    embedder = _embedders.get(name)
-    if embedder is None:
-        with _lock:
-            embedder = _embedders.get(name) or _embedders.setdefault(name, _build(name))
-    return embedder
-
-
-def _build(name: str) -> Embedder:
-    setting: dict[str, Any] = getattr(settings, name)
-    try:
-        backend = import_string(setting["BACKEND"])
-        embedder = backend(**setting.get("OPTIONS", {}))
-    except (ImportError, KeyError, TypeError, ImproperlyConfigured) as error:
-        raise EmbedderError(f"settings.{name} cannot be followed: {error}") from error
-    if not isinstance(embedder, Embedder):
-        raise EmbedderError(f"settings.{name}: {setting['BACKEND']} is not an Embedder.")
+    embedder: Embedder = configured(name, Embedder, EmbedderError)
     if embedder.calibration is None:
-        logger.warning("Search is not tuned for %s: its scale is measured on each user's own vectors", embedder.name)
+        _note_untuned(embedder.name)
     return embedder
 
 
-def reset_embedder(**_kwargs: Any) -> None:
-    """Remove the embedders, so that the next caller builds new ones."""
-    global _lock  # noqa: PLW0603
-    # A lock that another thread held during the fork would stay locked forever in the child.
-    _lock = threading.Lock()
-    _embedders.clear()
-    forget_active_name()
+@lru_cache
+def _note_untuned(name: str) -> None:
+    logger.warning("Search is not tuned for %s: its scale is measured on each user's own vectors", name)
 
 
-def _follow_setting(*, setting: str, **_kwargs: Any) -> None:
-    if setting in ("EMBEDDER", "EMBEDDER_NEXT", "EMBEDDER_BEFORE"):
-        reset_embedder()
-
-
-setting_changed.connect(_follow_setting)
-# A forked worker cannot use the inherited threads of the model or the vendor's connections.
-os.register_at_fork(after_in_child=reset_embedder)
+setting_changed.connect(forget_active_name)

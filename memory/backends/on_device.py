@@ -270,13 +270,12 @@ def load_graph(graph: str, weights: Callable[[], Path], cache_dir: Path) -> byte
 
 def _is_sound(path: Path, graph: str) -> bool:
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+        check_file(path, GRAPH_SHA256[graph])
+    except EmbedderError as error:
+        if not isinstance(error.__cause__, OSError):
+            logger.warning("The cached embedding graph %s is damaged and will be made anew.", path)
         return False
-    if found != GRAPH_SHA256[graph]:
-        logger.warning("The cached embedding graph %s is damaged and will be made anew.", path)
-    return found == GRAPH_SHA256[graph]
+    return True
 
 
 @contextlib.contextmanager

@@ -1,26 +1,16 @@
-"""Rerankers: their interface, the configured one, and the client of an endpoint.
-
-The interface of rerankers, and the configured one: a model that reads the query and a text together.
-
-A process's threads share it. An installation may have none.
+"""Rerankers, models that read the query and a text together: their interface, the configured one, and the client of an
+endpoint. An installation may have none.
 """
 
-import logging
-import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf, log
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
-from django.utils.module_loading import import_string
 
 from core.resilience import Endpoint, LeftAlone
-
-logger = logging.getLogger(__name__)
+from memory.backends.configured import configured
 
 
 class RerankerError(Exception):
@@ -42,46 +32,10 @@ class Reranker(ABC):
         """
 
 
-_lock = threading.Lock()
-_reranker: Reranker | None = None
-
-
 def get_reranker() -> Reranker | None:
     """Return the reranker that `settings.RERANKER` names, if any. Raise RerankerError if it is invalid."""
-    global _reranker  # noqa: PLW0603
-    setting: dict[str, Any] | None = settings.RERANKER
-    if not setting:
-        return None
-    with _lock:
-        if _reranker is None:
-            _reranker = _build(setting)
-        return _reranker
-
-
-def _build(setting: dict[str, Any]) -> Reranker:
-    try:
-        reranker = import_string(setting["BACKEND"])(**setting.get("OPTIONS", {}))
-    except (ImportError, KeyError, TypeError, ImproperlyConfigured) as error:
-        raise RerankerError(f"settings.RERANKER cannot be followed: {error}") from error
-    if not isinstance(reranker, Reranker):
-        raise RerankerError(f"settings.RERANKER: {setting['BACKEND']} is not a Reranker.")
+    reranker: Reranker | None = configured("RERANKER", Reranker, RerankerError) if settings.RERANKER else None
     return reranker
-
-
-def reset_reranker(**_kwargs: Any) -> None:
-    global _lock, _reranker  # noqa: PLW0603
-    # A lock that another thread held during the fork would stay locked forever in the child.
-    _lock = threading.Lock()
-    _reranker = None
-
-
-def _follow_setting(*, setting: str, **_kwargs: Any) -> None:
-    if setting == "RERANKER":
-        reset_reranker()
-
-
-setting_changed.connect(_follow_setting)
-os.register_at_fork(after_in_child=reset_reranker)
 
 
 # A probability of 0 or 1 has no log odds; this distance from them is enough.
