@@ -5,8 +5,8 @@ The list of embeddings at any size: an indexed order, a limited count, and no ve
 And what lies near a vector: the way to see that an embedding means something without reading its text.
 """
 
+from calendar import monthrange
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -117,63 +117,39 @@ def nearest_neighbours(embedding: Embedding) -> Sequence[Mapping[str, Any]]:
 Choices = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class CalendarPeriod:
-    """A year, a month or a day, in the site's time zone; written `2026`, `2026-11` or `2026-11-05`."""
+Period = tuple[int, ...]
+"""A year, a month or a day, in the site's time zone: (2026,), (2026, 11) or (2026, 11, 5)."""
 
-    year: int
-    month: int | None = None
-    day: int | None = None
 
-    @classmethod
-    def parse(cls, text: str) -> "CalendarPeriod":
-        """Raises `ValueError` for an invalid date."""
-        period = cls(*(int(number) for number in text.split("-", 2)))
-        period.start, period.end  # noqa: B018 - a date that does not exist shows itself here
-        return period
+def _start(period: Period) -> datetime:
+    """Raises `ValueError` for a date that does not exist."""
+    year, month, day = (*period, 1, 1)[:3]
+    return timezone.make_aware(datetime(year, month, day))  # noqa: DTZ001 - made aware here
 
-    def __str__(self) -> str:
-        numbers = [f"{self.year:04}", *(f"{number:02}" for number in (self.month, self.day) if number)]
-        return "-".join(numbers)
 
-    @property
-    def label(self) -> str:
-        if self.month is None:
-            return str(self.year)
-        return date_format(self.first_day, "YEAR_MONTH_FORMAT" if self.day is None else "DATE_FORMAT")
+def _end(period: Period) -> datetime:
+    """The start of the next one."""
+    match period:
+        case year, month, day:
+            following = date(year, month, day) + timedelta(days=1)
+            return _start((following.year, following.month, following.day))
+        case year, month:
+            return _start((year + month // 12, month % 12 + 1))
+    return _start((period[0] + 1,))
 
-    @property
-    def first_day(self) -> date:
-        return date(self.year, self.month or 1, self.day or 1)
 
-    @property
-    def start(self) -> datetime:
-        return _midnight(self.first_day)
+def _parts(period: Period) -> list[Period]:
+    """A year's months or a month's days, newest first; a day has none."""
+    if len(period) == 3:
+        return []
+    last = 12 if len(period) == 1 else monthrange(*period)[1]
+    return [(*period, number) for number in range(last, 0, -1)]
 
-    @property
-    def end(self) -> datetime:
-        """The start of the next one."""
-        if self.day:
-            return _midnight(self.first_day + timedelta(days=1))
-        if self.month:
-            return _midnight((self.first_day + timedelta(days=31)).replace(day=1))
-        return _midnight(date(self.year + 1, 1, 1))
 
-    def line(self) -> Iterator["CalendarPeriod"]:
-        """From the year down to this one."""
-        yield CalendarPeriod(self.year)
-        if self.month:
-            yield CalendarPeriod(self.year, self.month)
-        if self.day:
-            yield self
-
-    def parts(self) -> Iterator["CalendarPeriod"]:
-        """A year's months or a month's days, newest first; a day has none."""
-        if self.month is None:
-            yield from (CalendarPeriod(self.year, month) for month in range(12, 0, -1))
-        elif self.day is None:
-            last = (self.end - timedelta(hours=12)).day
-            yield from (CalendarPeriod(self.year, self.month, day) for day in range(last, 0, -1))
+def _label(period: Period) -> str:
+    if len(period) == 1:
+        return str(period[0])
+    return date_format(_start(period), "YEAR_MONTH_FORMAT" if len(period) == 2 else "DATE_FORMAT")
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -226,30 +202,27 @@ class CreatedFilter(admin.SimpleListFilter):
             return []
         first, last = timezone.localtime(ends["first"]), timezone.localtime(ends["last"])
         chosen = self._period()
-        inside = chosen.parts() if chosen else (CalendarPeriod(year) for year in range(last.year, first.year - 1, -1))
+        inside = _parts(chosen) if chosen else [(year,) for year in range(last.year, first.year - 1, -1)]
         offered = [
-            *(chosen.line() if chosen else ()),
-            *(part for part in inside if part.start <= last and part.end > first),
+            *(chosen[:length] for length in range(1, len(chosen) + 1)),
+            *(part for part in inside if _start(part) <= last and _end(part) > first),
         ]
-        return [(str(period), period.label) for period in offered]
+        return [("-".join(f"{number:02}" for number in period), _label(period)) for period in offered]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> QuerySet[Embedding]:
         period = self._period()
-        if period is None:
-            return queryset
-        return queryset.filter(created_at__gte=period.start, created_at__lt=period.end)
+        return queryset.filter(created_at__gte=_start(period), created_at__lt=_end(period)) if period else queryset
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         for choice in super().choices(changelist):
             yield {**choice, "display": "Any time"} if choice["display"] == "All" else choice
 
-    def _period(self) -> CalendarPeriod | None:
-        value = self.value()
+    def _period(self) -> Period:
+        """Empty for any time."""
         try:
-            return CalendarPeriod.parse(value) if value else None
+            period = tuple(int(number) for number in value.split("-", 2)) if (value := self.value()) else ()
+            for bound in (_start, _end) if period else ():
+                bound(period)
         except (TypeError, ValueError, OverflowError) as error:
             raise IncorrectLookupParameters from error
-
-
-def _midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime(day.year, day.month, day.day))  # noqa: DTZ001 - made aware here
+        return period
