@@ -78,22 +78,18 @@ SELECT closed.id FROM ({CLOSED_SOURCES}) AS closed(id) WHERE %(hides_closed)s
 """  # noqa: S608 - only constants of ours
 
 
-def _subquery(statement: str, **values: object) -> RawSQL:
+def subquery(statement: str, **values: object) -> RawSQL:
     """A statement with named parameters, as a part of a query of Django's."""
     names = re.findall(r"%\((\w+)\)s", statement)
     return RawSQL(re.sub(r"%\(\w+\)s", "%s", statement), [values[name] for name in names])  # noqa: S611 - constants of ours
 
 
 def past_records(user: User, *, today: date) -> RawSQL:
-    return _subquery(PAST_RECORDS, user_id=user.pk, today=today)
+    return subquery(PAST_RECORDS, user_id=user.pk, today=today)
 
 
 def closed_sources(user: User) -> RawSQL:
-    return _subquery(CLOSED_SOURCES, user_id=user.pk)
-
-
-def project_sources(user: User, name: str) -> RawSQL:
-    return _subquery(PROJECT_SOURCES, user_id=user.pk, project=name)
+    return subquery(CLOSED_SOURCES, user_id=user.pk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +357,10 @@ class MemoryDocument(models.Model):
     @property
     def corpus(self) -> Corpus:
         return Corpus.DAILY_LOG if self.kind == self.Kind.DAILY_LOG else Corpus.MEMORY
+
+    @property
+    def day(self) -> DocumentDay:
+        return ABOUT_ME if self.kind == self.Kind.ABOUT else self.date
 
 
 class MemoryDocumentVersion(models.Model):

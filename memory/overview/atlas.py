@@ -1,7 +1,7 @@
 """Reads the map: the clusters with their words, all points, and single texts."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -9,12 +9,12 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from core.errors import NotFound
+from core.errors import required
 from core.isolation.acting import acting_as
 from core.text import shortened
 from core.validation import Shape
 from intake.models import User
-from memory.index.sources import SourceKey, load
+from memory.index.sources import key_of, load
 from memory.index.terms import fetch
 from memory.models import Corpus, IndexedText, MapPoint, MemoryMap, TellingWord
 from memory.models.embeddings import SIDE
@@ -36,48 +36,44 @@ SELECT point.text_id, title
 """
 
 
-def _points(project: str) -> str:
-    """One column per field of a point, because there are tens of thousands."""
-    return f"""
+# One column per field of a point, because there are tens of thousands.
+_POINTS = """
 SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus::text) - 1,
        floor(date_part('epoch', said_at) / 86400)::int
   FROM map_points AS point
   JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
- WHERE point.user_id = %(user_id)s AND {reading.within(project)}
+ WHERE point.user_id = %(user_id)s AND {within}
  ORDER BY said_at, point.text_id
-"""  # noqa: S608 - only constants of ours
+"""
 
 
-def _newest(project: str) -> str:
-    return f"""
+_NEWEST = """
 SELECT text_id, cluster
   FROM (SELECT point.text_id, cluster,
                row_number() OVER (PARTITION BY cluster ORDER BY said_at DESC, text_id DESC) AS place
           FROM map_points AS point
           JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
-         WHERE point.user_id = %(user_id)s AND {reading.within(project)}) AS ranked
+         WHERE point.user_id = %(user_id)s AND {within}) AS ranked
  WHERE place <= %(newest)s
  ORDER BY cluster, place
-"""  # noqa: S608 - only constants of ours
+"""
 
 
-def _centres(project: str) -> str:
-    return f"""
+_CENTRES = """
 SELECT cluster, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY x), percentile_disc(0.5) WITHIN GROUP (ORDER BY y)
   FROM map_points AS point
   JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
- WHERE point.user_id = %(user_id)s AND {reading.within(project)}
+ WHERE point.user_id = %(user_id)s AND {within}
  GROUP BY cluster
  ORDER BY count(*) DESC, cluster
-"""  # noqa: S608 - only constants of ours
+"""
 
 
-def _placed(project: str) -> str:
-    return f"""
+_PLACED = """
 SELECT count(*), count(point.text_id)
   FROM indexed_texts AS text LEFT JOIN map_points AS point ON point.user_id = text.user_id AND point.text_id = text.id
- WHERE text.user_id = %(user_id)s AND corpus <> 'attachment' AND {reading.within(project)}
-"""  # noqa: S608 - only constants of ours
+ WHERE text.user_id = %(user_id)s AND corpus <> 'attachment' AND {within}
+"""
 
 
 class MapState(StrEnum):
@@ -136,18 +132,18 @@ class PointsOutput(Shape):
     titles: list[str]
 
 
-def texts_of(user: User, ids: Sequence[int]) -> list[MapTextOutput]:
+def texts_of(user: User, ids: Iterable[int]) -> list[MapTextOutput]:
     """The user's own ones among these, in this order, without deleted ones."""
-    rows = {row.pk: row for row in IndexedText.objects.for_user(user).filter(pk__in=ids).defer("signature")}
-    keys = {row.pk: SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index) for row in rows.values()}
-    loaded = {text.key: text for text in load(keys.values()) if text.user_id == user.pk}
+    ids = list(ids)
+    rows = IndexedText.objects.for_user(user).defer("signature").in_bulk(ids)
+    loaded = {text.key: text for text in load(map(key_of, rows.values()))}
     references = reading.references_of(user, {(row.corpus, row.source_id): row.said_at for row in rows.values()})
     shown = []
     for text_id in ids:
-        text = loaded.get(keys[text_id]) if text_id in keys else None
-        row = rows.get(text_id)
-        reference = references.get((row.corpus, row.source_id)) if row else None
-        if row is None or text is None or reference is None:
+        if (row := rows.get(text_id)) is None:
+            continue
+        text, reference = loaded.get(key_of(row)), references.get((row.corpus, row.source_id))
+        if text is None or reference is None:
             continue
         corpus, title, place = reference
         if corpus == Corpus.CHAT:
@@ -176,7 +172,7 @@ def texts_of(user: User, ids: Sequence[int]) -> list[MapTextOutput]:
 def read_atlas(*, user: User, now: datetime, project: str = "") -> MapOutput:
     """`project`: as for the timeline."""
     reading.look(user, now=now)
-    ((texts, placed),) = fetch(_placed(project), reading.filters_of(user, project))
+    ((texts, placed),) = reading.rows_within(_PLACED, user, project)
     drawn_at = MemoryMap.objects.filter(user=user).values_list("drawn_at", flat=True).first()
     state = MapState.READY if placed else MapState.DRAWING if texts else MapState.EMPTY
     clusters = _clusters(user, project) if placed else []
@@ -185,12 +181,11 @@ def read_atlas(*, user: User, now: datetime, project: str = "") -> MapOutput:
 
 def read_points(*, user: User, project: str = "") -> PointsOutput:
     """`project`: as for the timeline."""
-    corpora = [corpus.value for corpus in Corpus]
-    parameters = {**reading.filters_of(user, project), "corpora": corpora}
-    rows = fetch(_points(project), parameters)
+    corpora = list(Corpus)
+    rows = reading.rows_within(_POINTS, user, project, corpora=corpora)
     places, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
     shown = set(places)
-    of_chats = {text_id: title for text_id, title in fetch(_CHATS, parameters) if text_id in shown}
+    of_chats = {text_id: title for text_id, title in fetch(_CHATS, {"user_id": user.pk}) if text_id in shown}
     titles = {title: number for number, title in enumerate(dict.fromkeys(of_chats.values()))}
     # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
     return PointsOutput.model_construct(
@@ -232,17 +227,14 @@ def find_texts(*, user: User, query: str, now: datetime, project: str = "") -> l
 
 def read_text(*, user: User, text_id: int) -> MapTextOutput:
     """Raises `NotFound` if it is not the user's own, or not on the map."""
-    if not MapPoint.objects.filter(user=user, pk=text_id).exists():
-        raise NotFound
-    for text in texts_of(user, [text_id]):
-        return text
-    raise NotFound
+    on_it = MapPoint.objects.filter(user=user, pk=text_id).values_list("pk", flat=True)
+    return required(next(iter(texts_of(user, on_it)), None))
 
 
 def _clusters(user: User, project: str) -> list[ClusterOutput]:
     # A group is called by the same words wherever it is shown, but never by those of a closed project.
     words = reading.words_by_bucket(user, TellingWord.CLUSTER)
-    newest = fetch(_newest(project), {**reading.filters_of(user, project), "newest": 3})
+    newest = reading.rows_within(_NEWEST, user, project, newest=3)
     texts = {text.id: text for text in texts_of(user, [text_id for text_id, _ in newest])}
     by_cluster: dict[int, list[MapTextOutput]] = defaultdict(list)
     for text_id, cluster in newest:
@@ -250,7 +242,7 @@ def _clusters(user: User, project: str) -> list[ClusterOutput]:
             by_cluster[cluster].append(texts[text_id])
     clusters = []
     named: set[str] = set()
-    for number, count, x, y in fetch(_centres(project), reading.filters_of(user, project)):
+    for number, count, x, y in reading.rows_within(_CENTRES, user, project):
         # Words of a larger cluster are used last, so that two similar clusters have different names.
         telling = sorted((word.word for word in words[number]), key=named.__contains__)
         named.update(telling[:NAMING])

@@ -21,8 +21,8 @@ from core.validation import Shape
 from intake.models import Conversation, User
 from memory.index import writer
 from memory.index.terms import fetch
-from memory.models import Corpus, IndexedText, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
-from memory.models.documents import CLOSED_SOURCES, PROJECT_SOURCES, closed_sources, project_sources
+from memory.models import Corpus, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
+from memory.models.documents import CLOSED_SOURCES, PROJECT_SOURCES, subquery
 from memory.search.sources import UNTITLED, Kind, Reference, document_reference
 from memory.search.time_windows import moments_of
 
@@ -102,22 +102,18 @@ def look(user: User, *, now: datetime) -> None:
 def words_by_bucket(user: User, kind: str, *, project: str = "") -> dict[int, list[TellingWord]]:
     words: dict[int, list[TellingWord]] = defaultdict(list)
     # The text says where the word stands: a word of a closed project tells of it.
-    texts, name = IndexedText.objects.for_user(user), project.removeprefix("-")
-    its = texts.filter(source_id__in=project_sources(user, name)).values("pk")
-    found = TellingWord.objects.filter(user=user, kind=kind)
-    if name and name == project:
-        found = found.filter(text_id__in=its)
-    else:
-        closed = texts.filter(source_id__in=closed_sources(user)).values("pk")
-        found = found.exclude(text_id__in=closed)
-        found = found.exclude(text_id__in=its) if name else found
-    for word in found.order_by("bucket", "rank"):
+    texts = subquery(_TEXTS.format(within=within(project)), **_about(user, project))
+    for word in TellingWord.objects.filter(user=user, kind=kind, text_id__in=texts).order_by("bucket", "rank"):
         words[word.bucket].append(word)
     return words
 
 
-def filters_of(user: User, project: str) -> dict[str, Any]:
-    """What the conditions of `within` name."""
+def rows_within(statement: str, user: User, project: str, **values: Any) -> list[tuple[Any, ...]]:
+    """The rows of a statement about the user's texts that are `{within}` the project."""
+    return fetch(statement.format(within=within(project)), {**_about(user, project), **values})
+
+
+def _about(user: User, project: str) -> dict[str, Any]:
     return {"user_id": user.pk, "project": project.removeprefix("-")}
 
 
@@ -129,29 +125,28 @@ PAGE = 100
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
-def _counts(project: str) -> str:
-    """A chat counts its turns; a document with several chunks counts once."""
-    return f"""
+_TEXTS = "SELECT id FROM indexed_texts WHERE user_id = %(user_id)s AND {within}"
+# A chat counts its turns; a document with several chunks counts once.
+_COUNTS = """
 SELECT date_part('year', local)::int, date_part('month', local)::int, corpus,
        CASE corpus WHEN 'chat' THEN count(*) ELSE count(DISTINCT source_id) END
   FROM (SELECT said_at AT TIME ZONE %(zone)s AS local, corpus, source_id
           FROM indexed_texts
-         WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND {within(project)}) AS text
+         WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND {within}) AS text
  GROUP BY 1, 2, corpus
  ORDER BY 1, 2
-"""  # noqa: S608 - only constants of ours
+"""
 
 
-def _sources(project: str) -> str:
-    return f"""
+_SOURCES = """
 SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
   FROM indexed_texts
  WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND said_at >= %(since)s AND said_at < %(until)s
-   AND {within(project)}
+   AND {within}
  GROUP BY corpus, source_id
  ORDER BY max(said_at) DESC, source_id
  LIMIT %(limit)s OFFSET %(skip)s
-"""  # noqa: S608 - only constants of ours
+"""
 
 
 def within(project: str) -> str:
@@ -234,8 +229,7 @@ def read_timeline(*, user: User, now: datetime, project: str = "") -> TimelineOu
     """`project`: only of this one; with a hyphen before the name, of all but it. Without it, of all but closed ones."""
     look(user, now=now)
     counts: dict[date, dict[str, int]] = defaultdict(dict)
-    asked = {**filters_of(user, project), "zone": user.zone.key}
-    for year, month, corpus, count in fetch(_counts(project), asked):
+    for year, month, corpus, count in rows_within(_COUNTS, user, project, zone=user.zone.key):
         counts[date(year, month, 1)][corpus] = count
     words = words_by_bucket(user, TellingWord.MONTH, project=project)
     months = [
@@ -249,9 +243,8 @@ def read_timeline(*, user: User, now: datetime, project: str = "") -> TimelineOu
 def read_month(*, user: User, first: date, skip: int = 0, project: str = "") -> MonthListOutput:
     """`project`: as for the timeline."""
     since, until = moments_of(first, last_day(first), user.zone)
-    span = {"since": since, "until": until or END_OF_TIME}
-    parameters = {**filters_of(user, project), **span, "limit": PAGE + 1, "skip": skip}
-    rows = fetch(_sources(project), parameters)
+    until = until or END_OF_TIME
+    rows = rows_within(_SOURCES, user, project, since=since, until=until, limit=PAGE + 1, skip=skip)
     found = references_of(user, {(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
     entries = []
     for corpus, source_id, count, at, first_turn in rows[:PAGE]:
