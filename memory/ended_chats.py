@@ -37,6 +37,7 @@ from intake.llm.language_models import (
     is_recall_mode,
     model_for,
 )
+from intake.llm.tokens import TOKENS_OF_A_MESSAGE, cut_middle, tokens_of
 from intake.llm.windows import window_of
 from intake.models import AttachmentText, ChatPreferences, Conversation, Turn, User
 from memory import proposals
@@ -176,8 +177,6 @@ def tokens_of_day(user: User, *, now: datetime) -> dict[str, int]:
 
 def _claim(user: User, *, now: datetime) -> Claim | None:
     """None if nothing is due, or the day's budget has no room for it."""
-    from intake.llm.tokens import TOKENS_OF_A_MESSAGE, tokens_of
-
     due = Conversation.objects.for_user(user).kept().filter(source="chat", proposes=True, uses_memory=True)
     due = due.filter(last_active_at__gte=user.proposes_since, last_active_at__lt=now - IDLE)
     writing = Turn.objects.for_user(user).filter(status=Turn.Status.STREAMING, updated_at__gte=now - IDLE)
@@ -207,8 +206,6 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
 
 def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files: str) -> tuple[list[Spoken], int]:
     """The earliest turns that fit, one at least, and their tokens in our own count."""
-    from intake.llm.tokens import cut_middle, tokens_of
-
     spoken: list[Spoken] = []
     used, foreign = 0, files
     for turn in unread:
@@ -290,7 +287,6 @@ async def _ask(user: User, model: LanguageModel, prompt: str) -> Asked:
     from pydantic_ai.settings import ModelSettings, merge_model_settings
 
     from intake.llm.models import close_connections, language_model, model_settings
-    from intake.llm.tokens import tokens_of
 
     limits = merge_model_settings(model_settings(model, temperature=0.0), ModelSettings(max_tokens=MOST_WRITTEN))
     try:
@@ -313,8 +309,6 @@ def _as_text(turn: Spoken) -> str:
 
 def _records_beside(user: User, claim: Claim) -> dict[str, tuple[UUID, str]]:
     """The kept records nearest to what was said, by a label that the model may name, within their tokens."""
-    from intake.llm.tokens import tokens_of
-
     asked = "\n".join(turn.own for turn in claim.spoken)[:2_000]
     try:
         found = search_memory(MemorySearchQuery(text=asked, top_k=8), user=user)

@@ -6,6 +6,7 @@ therefore accept slightly more than a quota.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -134,25 +135,14 @@ def measure(user_id: int) -> Holdings:
 def lines_of(user_id: int) -> list[tuple[str, str, str]]:
     """For the account page: the name, what is used, and the quota, which is empty if there is none."""
     stored = measure(user_id)
-    most_text, most_files = quota_for(user_id, "bytes"), quota_for(user_id, "file_bytes")
-    return [
-        (_("Messages with their answers"), f"{stored.turns:,}", _number(quota_for(user_id, "turns"))),
-        (
-            _("Text"),
-            filesizeformat(stored.bytes),
-            filesizeformat(most_text) if most_text else "",
-        ),
-        (
-            _("Files"),
-            filesizeformat(stored.file_bytes),
-            filesizeformat(most_files) if most_files else "",
-        ),
-        (
-            _("Passages waiting for search by meaning"),
-            f"{stored.vectors_waiting:,}",
-            _number(settings.QUOTA_VECTORS_WAITING),
-        ),
+    waiting, count = _("Passages waiting for search by meaning"), "{:,}".format
+    lines: list[tuple[str, Callable[[int], str], int, int]] = [
+        (_("Messages with their answers"), count, stored.turns, quota_for(user_id, "turns")),
+        (_("Text"), filesizeformat, stored.bytes, quota_for(user_id, "bytes")),
+        (_("Files"), filesizeformat, stored.file_bytes, quota_for(user_id, "file_bytes")),
+        (waiting, count, stored.vectors_waiting, settings.QUOTA_VECTORS_WAITING),
     ]
+    return [(name, shown(used), shown(most) if most else "") for name, shown, used, most in lines]
 
 
 def chats(user_id: int) -> Holdings:
@@ -208,7 +198,3 @@ def _refusal(user_id: int, requested: Holdings, *, fills_queue: bool) -> QuotaEx
         message = gettext_noop("%(count)s passages of yours wait to be embedded. Try again when there are fewer.")
         return RateLimited(message, count=requested.vectors_waiting - 1, retry_after=60)
     return None
-
-
-def _number(most: int) -> str:
-    return f"{most:,}" if most else ""

@@ -148,9 +148,8 @@ def found_of(parts: Iterable[PromptPart], caller: Caller) -> dict[tuple[str, str
             if document.kind == MemoryDocument.Kind.NOTE:
                 add("notes", str(document.pk), document.title, note_path(document.pk), document.project)
                 continue
-            day = ABOUT_ME if document.kind == MemoryDocument.Kind.ABOUT else document.date
             title = f"{document.get_kind_display()} {document.date or ''}".strip()
-            path, correct = (document_path(day, doing, project=document.project) for doing in ("", "edit"))
+            path, correct = (document_path(document.day, doing, project=document.project) for doing in ("", "edit"))
             add("notes", str(document.pk), title, path, document.project, "", correct)
     keys = [(UUID(chat), int(number)) for chat, _, number in (id_.partition("/") for id_ in ids["turn"]) if number]
     for turn in Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation") if keys else ():

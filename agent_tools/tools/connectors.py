@@ -5,6 +5,7 @@ The format is OpenAI's: https://developers.openai.com/api/docs/mcp. The search i
 
 import re
 from contextlib import suppress
+from datetime import date
 from typing import Annotated
 
 from django.utils import timezone
@@ -16,7 +17,7 @@ from agent_tools.registry import Tool
 from agent_tools.tools import attachments, conversations
 from agent_tools.tools.history import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import known, result_id
-from core.errors import NotFound
+from core.errors import NotFound, required
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output
@@ -25,7 +26,6 @@ from intake.models import User
 from memory import records
 from memory.addresses import document_path, note_path, path_to, record_path
 from memory.models import MemoryDocument, MemoryRecord
-from memory.models.documents import ABOUT_ME
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Reference
 from memory.short_ids import id_in
@@ -130,14 +130,14 @@ def _id_of(reference: Reference) -> str:
 def _title_of(reference: Reference) -> str:
     name = reference.file or reference.session or reference.document
     name = name or ("Saved memory" if reference.record_id else "Daily log")
-    return _titled(_of_project(name, reference.project if reference.document_id else ""), reference.day.isoformat())
+    return _titled(_of_project(name, reference.project if reference.document_id else ""), reference.day)
 
 
 def _of_project(name: str, project: str) -> str:
     return f"{name} of {project}" if project else name
 
 
-def _titled(name: str, day: str) -> str:
+def _titled(name: str, day: date) -> str:
     return f"{shortened(' '.join(name.split()), TITLE_LENGTH)} ({day})"
 
 
@@ -154,40 +154,29 @@ def _conversation(name: str, key: str, user: User) -> ConnectorDocument:
         raise NotFound
     day = found.last_active_at if around is None else found.turns[0].said_at
     was_cut = any(turn.truncated for turn in found.turns) or (around is None and found.earlier is not None)
-    return ConnectorDocument(
-        id=name,
-        title=_titled(found.title, day.date().isoformat()),
-        content="\n\n".join(f"Person: {turn.person}\n\nAssistant: {turn.assistant}" for turn in found.turns),
-        url=_url(conversation_path(found.conversation_id, turn_number=around)),
-        metadata=_metadata("message" if around else "session", day.date().isoformat(), was_cut=was_cut),
-    )
+    text = "\n\n".join(f"Person: {turn.person}\n\nAssistant: {turn.assistant}" for turn in found.turns)
+    path = conversation_path(found.conversation_id, turn_number=around)
+    source = "message" if around else "session"
+    return _fetched(name, found.title, text, path, source=source, day=day.date(), was_cut=was_cut)
 
 
 def _document(name: str, key: str, user: User) -> ConnectorDocument:
     rows = MemoryDocument.objects.for_user(user)
-    row = rows.filter(pk=id_in(rows, key)).first()
-    if row is None:
-        raise NotFound
-    kinds = MemoryDocument.Kind
-    day = (row.date or user.local_time(row.updated_at).date()).isoformat()
-    match row.kind:
-        case kinds.NOTE:
-            title, path = row.title, note_path(row.pk)
-        case kinds.ABOUT:
-            title, path = kinds.ABOUT.label, document_path(ABOUT_ME)
-        case kinds.DAILY_LOG:
-            title, path = "Daily log", document_path(row.date, project=row.project)
-        case _:
-            title, path = "MEMORY.md", document_path(None, project=row.project)
-    title = _titled(_of_project(title, row.project), day)
-    return _whole(name.replace(key, str(row.pk)), title, row.content, path, source=row.kind, day=day)
+    row = required(rows.filter(pk=id_in(rows, key)).first())
+    day, title = row.date or user.local_time(row.updated_at).date(), row.title
+    path = note_path(row.pk)
+    if row.kind != MemoryDocument.Kind.NOTE:
+        title = "Daily log" if row.date else row.get_kind_display()
+        path = document_path(row.day, project=row.project)
+    name, title = name.replace(key, str(row.pk)), _of_project(title, row.project)
+    return _fetched(name, title, row.content, path, source=row.kind, day=day)
 
 
 def _record(name: str, key: str, user: User) -> ConnectorDocument:
     record = records.read(user=user, record_id=id_in(MemoryRecord.objects.for_user(user), key))
-    day = user.local_time(record.created_at).date().isoformat()
+    day = user.local_time(record.created_at).date()
     name, path = name.replace(key, str(record.id)), record_path(record.id)
-    return _whole(name, _titled(record.type, day), record.content, path, source="memory", day=day)
+    return _fetched(name, record.type, record.content, path, source="memory", day=day)
 
 
 def _file(name: str, key: str, user: User) -> ConnectorDocument:
@@ -199,29 +188,20 @@ def _file(name: str, key: str, user: User) -> ConnectorDocument:
         raise NotFound
     start = 0 if part in ("", "0") else _as_number(part)
     found, following = attachments.parts_from(attachment, start, most=LONGEST_TEXT)
+    name, text = name.replace(attachment_id, str(attachment.pk)), attachments.in_one(found, most=LONGEST_TEXT)
     path = conversation_path(attachment.conversation_id, turn_number=attachment.turn_number)
-    day = user.local_time(attachment.created_at).date().isoformat()
-    return ConnectorDocument(
-        id=name.replace(attachment_id, str(attachment.pk)),
-        title=_titled(attachment.name, day),
-        content=attachments.in_one(found, most=LONGEST_TEXT),
-        url=_url(path),
-        metadata=_metadata("attachment", day, was_cut=following is not None),
-    )
+    day, was_cut = user.local_time(attachment.created_at).date(), following is not None
+    return _fetched(name, attachment.name, text, path, source="attachment", day=day, was_cut=was_cut)
 
 
-def _whole(name: str, title: str, text: str, path: str, *, source: str, day: str) -> ConnectorDocument:
-    return ConnectorDocument(
-        id=name,
-        title=title,
-        content=text[:LONGEST_TEXT],
-        url=_url(path),
-        metadata=_metadata(source, day, was_cut=len(text) > LONGEST_TEXT),
-    )
-
-
-def _metadata(source: str, day: str, *, was_cut: bool) -> dict[str, str]:
-    return {"source": source, "date": day, **({"truncated": "true"} if was_cut else {})}
+def _fetched(
+    name: str, title: str, text: str, path: str, *, source: str, day: date, was_cut: bool = False
+) -> ConnectorDocument:
+    about = {"source": source, "date": day.isoformat()}
+    if was_cut or len(text) > LONGEST_TEXT:
+        about["truncated"] = "true"
+    title = _titled(title, day)
+    return ConnectorDocument(id=name, title=title, content=text[:LONGEST_TEXT], url=_url(path), metadata=about)
 
 
 def _url(path: str) -> str:

@@ -44,7 +44,6 @@ from memory.addresses import document_path, path_to, record_path
 from memory.chunking import HEADING_JOINT, note_lines
 from memory.left_out import DIGEST_LENGTH, digest_of, digests_left_out
 from memory.models import MemoryDocument, MemoryRecord
-from memory.models.documents import ABOUT_ME
 from memory.search.chat_history import conversations_named, is_without
 from memory.search.echoes import is_question, telling_words
 from memory.search.excerpts import Segment
@@ -309,7 +308,7 @@ def _lines_of_documents(user: User) -> Iterator[tuple[ContextLine, str]]:
     """The lines of the notes and logs that were written last, each with its words; and each of them as a whole."""
     # The documents whose lines are compared with what is left out, those that were written last.
     for row in MemoryDocument.objects.for_user(user).exclude(content="").order_by("-updated_at")[:100]:
-        path = document_path(ABOUT_ME if row.kind == MemoryDocument.Kind.ABOUT else row.date, project=row.project)
+        path = document_path(row.day, project=row.project)
         yield ContextLine(str(row.get_kind_display()), path=path), ""
         for line, start, end, _headings in lines_of(row.content, path):
             yield line, row.content[start:end]

@@ -1,12 +1,11 @@
 """Turns a saved text into terms and vectors: `writer` runs in the transaction of the save, `worker` in the workers."""
 
 from memory.index.worker import claim, embed_pending, fill, has_pending, quarantine_exhausted
-from memory.index.writer import enqueue, enqueue_missing, forget, index, index_new, refresh
+from memory.index.writer import enqueue_missing, forget, index, index_new, refresh
 
 __all__ = [
     "claim",
     "embed_pending",
-    "enqueue",
     "enqueue_missing",
     "fill",
     "forget",

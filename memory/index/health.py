@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
-from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, QuerySet
@@ -235,9 +234,8 @@ TELL = timedelta(seconds=10)
 REFUSED = "The next model could not embed {:,} parts. The admin shows them; --despite-refused switches all the same."
 
 PLACE_COLUMNS = ("user_id", "corpus", "source_id", "chunk_index")
-IndexedPlace = tuple[int, Corpus, UUID, int]
-# With the time of the row that shows the change.
-Outdated = tuple[IndexedPlace, datetime]
+Outdated = tuple[SourceKey, datetime]
+"""A text, and the time of the row that shows its change."""
 
 
 @dataclass
@@ -287,18 +285,18 @@ class Switch:
     def _refresh_outdated(self) -> int:
         """Texts that changed, or were deleted, after the next model had rows for them; returns their number."""
         outdated = set(self._outdated()) - self._refreshed
-        for place, _ in outdated:
-            self._refresh(place)
+        for key, _ in outdated:
+            self._refresh(key)
         self._refreshed |= outdated
         return len(outdated)
 
-    def _refresh(self, place: IndexedPlace) -> None:
-        with transaction.atomic(), about(place[0]):
+    def _refresh(self, key: SourceKey) -> None:
+        with transaction.atomic(), about(key.user_id):
             # First because it locks the text, as all code does before it changes the rows. It skips a chunk that has
             # rows and terms already.
-            index.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
-            self._rows().filter(**dict(zip(PLACE_COLUMNS, place, strict=True))).delete()
-            index.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
+            index.refresh(key, embedder=self.following, now=timezone.now())
+            self._rows().at(key).delete()
+            index.refresh(key, embedder=self.following, now=timezone.now())
 
     def _outdated(self) -> Iterator[Outdated]:
         same_place = {name: OuterRef(name) for name in PLACE_COLUMNS}
@@ -307,10 +305,8 @@ class Switch:
         gone = self._rows().filter(~Exists(self._others().filter(**same_place))) if self._others().exists() else None
         for rows in (changed, gone):
             if rows is not None:
-                for user_id, corpus, source_id, chunk_index, created_at in rows.values_list(
-                    *PLACE_COLUMNS, "created_at"
-                ):
-                    yield (user_id, Corpus(corpus), source_id, chunk_index), created_at
+                for user_id, corpus, *place, created_at in rows.values_list(*PLACE_COLUMNS, "created_at"):
+                    yield SourceKey(user_id, Corpus(corpus), *place), created_at
 
     def _embed(self) -> None:
         reported_at = timezone.now()

@@ -10,12 +10,11 @@ import hashlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, time
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from django.db.models import Exists, OuterRef, QuerySet
 
@@ -36,7 +35,7 @@ from memory.chunking import (
     turn_passages,
     turn_spans,
 )
-from memory.models import Corpus, MemoryDocument, MemoryRecord
+from memory.models import Corpus, Embedding, IndexedText, MemoryDocument, MemoryRecord
 from memory.models.documents import Place
 
 # The chunks depend only on the content, not on the embedding model. So they need not be stored, and the terms and every
@@ -137,14 +136,16 @@ REGISTERED = User.objects.filter(is_visitor=False).values("pk")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceKey:
-    """The key of a text: for chat the conversation and the turn number, for a document the number of the chunk, for an
-    attachment that of the part.
+class SourceKey(Place):
+    """The place of one text: for chat the conversation and the turn number, for a document the number of the chunk, for
+    an attachment that of the part.
     """
 
-    corpus: Corpus
-    source_id: UUID
     chunk_index: int
+
+
+def key_of(row: Embedding | IndexedText) -> SourceKey:
+    return SourceKey(row.user_id, Corpus(row.corpus), row.source_id, row.chunk_index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,6 @@ class Text:
     """The present text of each side. A text with one author has nothing on the assistant's side."""
 
     key: SourceKey
-    user_id: int
     said_at: datetime
     said: str
     answered: str = ""
@@ -161,13 +161,7 @@ class Text:
 
     def columns(self) -> dict[str, Any]:
         """The columns of every index row that describe its text."""
-        return {
-            "user_id": self.user_id,
-            "corpus": self.key.corpus,
-            "source_id": self.key.source_id,
-            "chunk_index": self.key.chunk_index,
-            "said_at": self.said_at,
-        }
+        return {**asdict(self.key), "said_at": self.said_at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,20 +293,14 @@ def headings_of(text: Text, span: PassageSpan) -> str:
 def turn_entry(turn: Turn) -> Entry:
     """The text of a turn with an owner; without an answer that only quotes the user's own history."""
     place = turn_place(turn)
-    text = Text(
-        key=SourceKey(place.corpus, turn.conversation_id, turn.turn_number),
-        user_id=place.user_id,
-        said_at=turn.said_at,
-        said=turn.user_message,
-        answered="" if turn.is_recall else turn.assistant_message,
-    )
-    return Entry(place, [text])
+    answered = "" if turn.is_recall else turn.assistant_message
+    return Entry(place, [Text(place, turn.said_at, turn.user_message, answered)])
 
 
-def turn_place(turn: Turn) -> Place:
+def turn_place(turn: Turn) -> SourceKey:
     if turn.user_id is None:
         raise ValueError("A turn without an owner is not indexed.")
-    return Place(turn.user_id, Corpus.CHAT, turn.conversation_id, turn.turn_number)
+    return SourceKey(turn.user_id, Corpus.CHAT, turn.conversation_id, turn.turn_number)
 
 
 def document_entry(document: MemoryDocument) -> Entry:
@@ -323,17 +311,14 @@ def document_entry(document: MemoryDocument) -> Entry:
         said_at = datetime.combine(document.date, time(12), document.user.zone)
     chunks = document_chunks(document.content)
     lines = _lines_by_chunk(chunks, note_lines(document.content, title=document.title))
-    texts = [
-        Text(
-            key=SourceKey(document.corpus, document.pk, index),
-            user_id=document.user_id,
-            said_at=said_at,
-            said=chunk.text,
-            lines=of_chunk,
-        )
-        for index, (chunk, of_chunk) in enumerate(zip(chunks, lines, strict=True))
-    ]
-    return Entry(document_place(document), texts)
+    place = document_place(document)
+    return Entry(
+        place,
+        [
+            Text(SourceKey(place.user_id, place.corpus, place.source_id, index), said_at, chunk.text, lines=of_chunk)
+            for index, (chunk, of_chunk) in enumerate(zip(chunks, lines, strict=True))
+        ],
+    )
 
 
 def _lines_by_chunk(chunks: Sequence[Chunk], lines: Iterable[NoteLine]) -> list[list[NoteLine]]:
@@ -355,31 +340,19 @@ def document_place(document: MemoryDocument) -> Place:
 
 
 def record_entry(record: MemoryRecord) -> Entry:
-    key = SourceKey(Corpus.RECORD, record.pk, ONLY_CHUNK)
-    text = Text(
-        key=key,
-        user_id=record.user_id,
-        said_at=record.created_at,
-        said=record.content,
-        lines=list(note_lines(record.content)) if len(record.content.encode()) > LINE_BYTES else [],
-    )
-    return Entry(record_place(record), [text])
+    place, content = record_place(record), record.content
+    lines = list(note_lines(content)) if len(content.encode()) > LINE_BYTES else []
+    return Entry(place, [Text(place, record.created_at, content, lines=lines)])
 
 
-def record_place(record: MemoryRecord) -> Place:
-    return Place(record.user_id, Corpus.RECORD, record.pk, ONLY_CHUNK)
+def record_place(record: MemoryRecord) -> SourceKey:
+    return SourceKey(record.user_id, Corpus.RECORD, record.pk, ONLY_CHUNK)
 
 
 def attachment_entry(part: AttachmentText) -> Entry:
     """A part of a file, as of the time when it was attached, which its id tells without another query."""
-    place = Place(part.user_id, Corpus.ATTACHMENT, part.attachment_id, part.number)
-    text = Text(
-        key=SourceKey(Corpus.ATTACHMENT, part.attachment_id, part.number),
-        user_id=part.user_id,
-        said_at=time_of_id(part.attachment_id),
-        said=part.text,
-    )
-    return Entry(place, [text])
+    place = SourceKey(part.user_id, Corpus.ATTACHMENT, part.attachment_id, part.number)
+    return Entry(place, [Text(place, time_of_id(part.attachment_id), part.text)])
 
 
 READERS: Mapping[Corpus, Reader] = {

@@ -160,7 +160,16 @@ def add(entry: Entry) -> set[int]:
     if entry.place.chunk_index is None:
         return _add_changed(entry)
     (text,) = entry.texts
-    return {text.key.chunk_index} if _add_one(text, entry.place) else set()
+    row = row_of(text)
+    # Nearly every such text is new, so only an existing one costs a second query.
+    if not _insert(row):
+        # Of another text, or made by other rules.
+        stale = IndexedText.objects.at(entry.place).exclude(
+            content_hash=row["text_hash"], configuration=row["configuration"]
+        )
+        if not (_delete(stale) and _insert(row)):
+            return set()
+    return {text.key.chunk_index}
 
 
 def add_many(texts: Sequence[Text]) -> None:
@@ -247,16 +256,6 @@ def row_of(text: Text) -> dict[str, Any]:
         "answered": pieces(indexed_form(text.answered)),
         "max_lexeme": MAX_LEXEME,
     }
-
-
-def _add_one(text: Text, place: Place) -> bool:
-    """Nearly every such text is new, so only an existing one costs a second query."""
-    row = row_of(text)
-    if _insert(row):
-        return True
-    # Of another text, or made by other rules.
-    stale = IndexedText.objects.at(place).exclude(content_hash=row["text_hash"], configuration=row["configuration"])
-    return _delete(stale) and _insert(row)
 
 
 def _add_changed(entry: Entry) -> set[int]:

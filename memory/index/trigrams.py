@@ -222,7 +222,7 @@ def texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
     """One query for each corpus; more texts than these of a document, which has several."""
     keys: dict[Corpus, list[SourceKey]] = defaultdict(list)
     for hit in hits:
-        keys[Corpus(hit.corpus)].append(SourceKey(Corpus(hit.corpus), *hit.key))
+        keys[Corpus(hit.corpus)].append(SourceKey(scope.user.pk, Corpus(hit.corpus), *hit.key))
     for corpus, of_corpus in keys.items():
         reader = READERS[corpus]
         for row in reader.rows_of(of_corpus).filter(user=scope.user):

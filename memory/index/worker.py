@@ -24,9 +24,9 @@ from core.citus.routing import about
 from core.isolation.acting import is_cluster
 from memory.backends.embedders import Embedder, EmbedderError, EmbedderRefused, EmbedderSlow, Matrix, get_embedder
 from memory.index import sources, vectors
-from memory.index.sources import READERS, SourceKey, content_hash, passages_of
+from memory.index.sources import READERS, SourceKey, content_hash, key_of, passages_of
 from memory.index.writer import refresh
-from memory.models import Corpus, Embedding, EmbeddingQuerySet
+from memory.models import Embedding, EmbeddingQuerySet
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
     """The rows with their passages' texts. Rows of deleted texts are removed; rows of changed texts are made again."""
     by_key: dict[SourceKey, list[Embedding]] = defaultdict(list)
     for row in rows:
-        by_key[SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)].append(row)
+        by_key[key_of(row)].append(row)
     batch: Batch = {}
     for text in sources.load(by_key):
         of_text = by_key.pop(text.key)
@@ -218,12 +218,11 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
         current = {
             row: passage
             for row, passage in passages
-            if (row.user_id, row.cutting_rules) == (text.user_id, rules)
-            and bytes(row.content_hash) == content_hash(passage)
+            if row.cutting_rules == rules and bytes(row.content_hash) == content_hash(passage)
         }
         if len(current) < len(of_text):
             try:
-                with about(text.user_id):
+                with about(text.key.user_id):
                     refresh(text.key, embedder=embedder, now=timezone.now())
             except Exception as error:  # a text that cannot be indexed must not stop the others
                 logger.error("The text of rows %s cannot be indexed", [row.pk for row in of_text], exc_info=error)

@@ -30,11 +30,10 @@ import numpy.typing as npt
 from django.db import connection
 
 from memory.index.segments import Postings, frequent_terms, postings_of
-from memory.index.sources import SourceKey, load
+from memory.index.sources import key_of, load
 from memory.index.terms import PAIRED_RUN, indexed_form
 from memory.index.trigrams import without_accents
 from memory.models import IndexedText
-from memory.models.documents import Corpus
 from memory.time_words import FILLER, MONTHS, NUMBERS, ORDINAL_DAYS, UNITS, WEEKDAYS
 
 Floats = npt.NDArray[np.float32]
@@ -123,7 +122,13 @@ def telling_words(user_id: int, groupings: Sequence[GroupOfText]) -> list[dict[i
     postings = _Counted.of(user_id)
     found = [postings.candidates(groups) for groups in groupings]
     samples = _samples_of({text_id for each in found for one in each for text_id in one.samples})
-    return [_words_of_groups(each, samples) for each in found]
+    words = []
+    for candidates in found:
+        by_group: dict[int, list[TellingTerm]] = defaultdict(list)
+        for one in candidates:
+            by_group[one.group].append(one)
+        words.append({group: _words_of_group(ones, samples) for group, ones in by_group.items()})
+    return words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,9 +238,13 @@ Samples = Mapping[int, tuple[str, Mapping[str, Counter[str]]]]
 
 def _samples_of(text_ids: Iterable[int]) -> Samples:
     rows = IndexedText.objects.filter(pk__in=list(text_ids)).in_bulk()
-    keys = {SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index): row for row in rows.values()}
+    keys = {key_of(row): row for row in rows.values()}
     texts = {keys[text.key].pk: text for text in load(keys)}
-    counted = {text_id: Counter(_words_of(text.said, text.answered)) for text_id, text in texts.items()}
+    # The length of a side that is searched for words.
+    counted = {
+        text_id: Counter(word for side in (text.said, text.answered) for word in _WORDLIKE.findall(side[:50_000]))
+        for text_id, text in texts.items()
+    }
     languages = {text_id: rows[text_id].configuration for text_id in counted}
     lexemes = _lexemes_of(sorted({(languages[text_id], word) for text_id in counted for word in counted[text_id]}))
     found: dict[int, tuple[str, Mapping[str, Counter[str]]]] = {}
@@ -248,16 +257,6 @@ def _samples_of(text_ids: Iterable[int]) -> Samples:
         beginning = "\n".join(side[:4_000] for side in (texts[text_id].said, texts[text_id].answered))
         found[text_id] = beginning, of_text
     return found
-
-
-def _tokens(text: str) -> list[tuple[str, bool]]:
-    return [(token["word"], token["beside"] is not None) for token in _TOKEN.finditer(text)]
-
-
-def _words_of(*sides: str) -> Iterator[str]:
-    for side in sides:
-        # The length of a text that is searched for words.
-        yield from _WORDLIKE.findall(side[:50_000])
 
 
 def _lexemes_of(words: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
@@ -287,7 +286,8 @@ class _Neighbours:
         self.phrases: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.texts_of: dict[tuple[str, str], set[int]] = defaultdict(set)
         for text_id, (text, words) in samples.items():
-            self._read(_tokens(text), {word.lower() for forms in words.values() for word in forms}, text_id)
+            tokens = [(token["word"], token["beside"] is not None) for token in _TOKEN.finditer(text)]
+            self._read(tokens, {word.lower() for forms in words.values() for word in forms}, text_id)
 
     def _read(self, tokens: Sequence[tuple[str, bool]], content: set[str], text_id: int) -> None:
         for (word, beside), before, after in zip(
@@ -343,13 +343,6 @@ class _Neighbours:
 
 def _is_never(word: str) -> bool:
     return without_accents(word) in _NEVER
-
-
-def _words_of_groups(candidates: Sequence[TellingTerm], samples: Samples) -> dict[int, list[GroupWord]]:
-    by_group: dict[int, list[TellingTerm]] = defaultdict(list)
-    for one in candidates:
-        by_group[one.group].append(one)
-    return {group: _words_of_group(ones, samples) for group, ones in by_group.items()}
 
 
 def _words_of_group(candidates: Sequence[TellingTerm], samples: Samples) -> list[GroupWord]:

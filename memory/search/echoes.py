@@ -311,16 +311,12 @@ def _never_done(clause: Clause) -> list[str]:
 
 
 def _has_done(clause: Clause, named: Sequence[str]) -> bool:
+    words = set(clause[0])
     found = sum(_has(word, clause[1]) for word in named)
-    return found >= max(NEVER_WORDS, NEVER_SHARE * len(named)) and _is_done(clause[0])
-
-
-def _is_done(words: Sequence[str]) -> bool:
-    each = set(words)
-    if each & _NOT or each & _NOT_DONE:
+    if found < max(NEVER_WORDS, NEVER_SHARE * len(named)) or words & (_NOT | _NOT_DONE):
         return False
-    is_past = each & _DONE or any(len(word) > STEM and word.endswith("ed") for word in each)
-    return bool(each & _FIRST_PERSON and is_past) or _names_its_person(words)
+    is_past = words & _DONE or any(len(word) > STEM and word.endswith("ed") for word in words)
+    return bool(words & _FIRST_PERSON and is_past) or _names_its_person(clause[0])
 
 
 def _names_its_person(words: Sequence[str]) -> bool:

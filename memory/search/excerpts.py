@@ -139,22 +139,14 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
     """
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
     most = fair_limit([len(segment.text.strip()) for segment in segments], budget=room)
-    cuts = [cut(segment.text, matcher, length=most, passage=segment.passage) for segment in segments]
-    text = ""
-    highlights: list[Highlight] = []
-    pieces = [
-        Piece(
-            segment.before,
-            excerpt,
-            "" if segment.headings.split(HEADING_JOINT)[-1] in excerpt.text else segment.headings,
-        )
-        for segment, excerpt in zip(segments, cuts, strict=True)
-    ]
-    for segment, piece in zip(segments, pieces, strict=True):
-        excerpt = piece.own
-        text += ("\n" if text else "") + segment.before + line_text("", piece.headings)
-        highlights += [(start + len(text), end + len(text)) for start, end in excerpt.highlights]
-        text += excerpt.text + segment.after
+    text, highlights, pieces = "", list[Highlight](), list[Piece]()
+    for segment in segments:
+        own = cut(segment.text, matcher, length=most, passage=segment.passage)
+        headings = "" if segment.headings.split(HEADING_JOINT)[-1] in own.text else segment.headings
+        pieces.append(Piece(segment.before, own, headings))
+        text += ("\n" if text else "") + segment.before + line_text("", headings)
+        highlights += [(start + len(text), end + len(text)) for start, end in own.highlights]
+        text += own.text + segment.after
     return Excerpt(text, highlights), pieces
 
 
@@ -189,18 +181,17 @@ def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None =
     requested = matcher.literals(text)
     if not requested and passage is not None:
         requested = _within(spans, (passage[0] - left, passage[1] - left), text, length)
-    start, end = _window(text, requested or spans, length)
-    before = ELLIPSIS if start else ""
-    after = ELLIPSIS if end < len(text) else ""
+    return _stretch(text, spans, *_window(text, requested or spans, length))
+
+
+def _stretch(text: str, spans: Sequence[Highlight], start: int, end: int) -> Excerpt:
+    """A part of a text with the matches that are in it; an ellipsis stands for what is left out."""
+    before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
     shift = len(before) - start
-    return Excerpt(before + text[start:end] + after, _clipped(spans, start, end, shift))
-
-
-def _clipped(spans: Sequence[Highlight], start: int, end: int, shift: int) -> list[Highlight]:
-    """Those within the stretch that is shown, moved to their places there."""
-    return [
+    inside = [
         (max(first, start) + shift, min(last, end) + shift) for first, last in spans if first < end and last > start
     ]
+    return Excerpt(before + text[start:end] + after, inside)
 
 
 def within_lines(excerpt: Excerpt, most: int) -> Excerpt:
@@ -219,10 +210,7 @@ def within_lines(excerpt: Excerpt, most: int) -> Excerpt:
     most_matches = max(matches)
     best = [first for first, count in enumerate(matches) if count == most_matches]
     # The first lines if they have as many; else the matches stand in the middle.
-    start, end = stretches[best[len(best) // 2] if best[0] else 0]
-    before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
-    shift = len(before) - start
-    return Excerpt(before + text[start:end] + after, _clipped(excerpt.highlights, start, end, shift))
+    return _stretch(text, excerpt.highlights, *stretches[best[len(best) // 2] if best[0] else 0])
 
 
 def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: int) -> list[Highlight]:

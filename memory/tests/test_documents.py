@@ -171,7 +171,7 @@ def test_of_two_writers_who_read_the_same_exactly_one_wins():
     assert isinstance(lost, Conflict)
     found = documents.read(user=alice, day=None)
     assert (found.content, found.version) == (won.content, 2)
-    (text,) = load([SourceKey(Corpus.MEMORY, won.id, 0)])
+    (text,) = load([SourceKey(alice.pk, Corpus.MEMORY, won.id, 0)])
     assert text.said == won.content
     assert set(words()) == {"writer", won.content[-1]}
 

@@ -10,8 +10,8 @@ from intake.tests.factories import NOW, a_person
 from memory import documents
 from memory import index as indexing
 from memory.backends.embedders import EmbedderError, get_embedder
-from memory.index.sources import SourceKey, cut, load, passages_of
-from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, MemoryDocument
+from memory.index.sources import cut, document_entry, key_of, load, passages_of
+from memory.models import Embedding, EmbeddingModel, IndexedText, MemoryDocument
 from memory.tests.indexed import words
 from memory.tests.writing import DAY, LATER, append, create, replace
 from testing.kept_rows import kept_rows
@@ -91,7 +91,7 @@ def test_what_only_moved_takes_its_vectors_along(monkeypatch):
     assert 0 < len(asked) < Embedding.objects.count() / 2
     assert not Embedding.objects.filter(vector=None).exists()
     for row in Embedding.objects.order_by("?")[:10]:
-        (text,) = load([SourceKey(Corpus.MEMORY, row.source_id, row.chunk_index)])
+        (text,) = load([key_of(row)])
         (passage,) = passages_of(text, [row.span], embedder)
         assert np.dot(row.vector, embedder.embed_query(passage)) > 0.99
 
@@ -137,7 +137,7 @@ def test_a_long_chunk_has_several_parts_and_each_fits_the_model():
     assert list(parts) == list(range(len(parts)))
     assert len(parts) > 1
     embedder = get_embedder()
-    (text,) = load([SourceKey(Corpus.MEMORY, MemoryDocument.objects.get().pk, 0)])
+    (text,) = document_entry(MemoryDocument.objects.get()).texts
     assert all(len(embedder.token_offsets(passage)) <= embedder.max_tokens for _, passage in cut(text, embedder))
 
 

@@ -211,8 +211,7 @@ def test_the_plan_reads_a_block_for_each_term_and_segment_and_nothing_of_anybody
         conversation = a_place(user, turns=numbers)
         terms.add_many(
             Text(
-                SourceKey(Corpus.CHAT, conversation, number),
-                user.pk,
+                SourceKey(user.pk, Corpus.CHAT, conversation, number),
                 NOW,
                 f"cat number{number} {'filler ' * (number % 7)}",
                 f"dog{number}",
@@ -247,9 +246,9 @@ def test_a_cluster_is_sent_the_terms_of_many_texts_in_three_statements_and_has_t
 
     def texts_of(user):
         conversation = a_place(user, turns=range(len(said)))
-        keys = [SourceKey(Corpus.CHAT, conversation, number) for number in range(len(said))]
-        texts = [Text(key, user.pk, NOW, *both) for key, both in zip(keys, said, strict=True)]
-        return [*texts, Text(keys[-1], user.pk, NOW, "Said twice", "second")]
+        keys = [SourceKey(user.pk, Corpus.CHAT, conversation, number) for number in range(len(said))]
+        texts = [Text(key, NOW, *both) for key, both in zip(keys, said, strict=True)]
+        return [*texts, Text(keys[-1], NOW, "Said twice", "second")]
 
     alice, bob = a_person(), a_person("bob@example.com")
     terms.add_many(texts_of(alice))

@@ -8,7 +8,7 @@ from memory import index as indexing
 from memory import records
 from memory.backends.embedders import get_embedder
 from memory.chunking import LINE_BYTES, MOST_HEADINGS, NOTE_CUTTING_RULES, line_text, note_lines
-from memory.index.sources import CHUNK_BYTES, SourceKey, cut, line_spans, load
+from memory.index.sources import CHUNK_BYTES, cut, key_of, line_spans, load
 from memory.index.vectors import Meaning
 from memory.models import Corpus, Embedding
 from memory.models.documents import Scope
@@ -113,12 +113,7 @@ def test_lines_are_where_they_say_whatever_ends_them():
 
 def embedded_lines(source_id):
     """By chunk, the texts that are embedded for lines."""
-    texts = load(
-        SourceKey(Corpus(corpus), source, chunk)
-        for corpus, source, chunk in Embedding.objects.filter(source_id=source_id).values_list(
-            "corpus", "source_id", "chunk_index"
-        )
-    )
+    texts = load(map(key_of, Embedding.objects.filter(source_id=source_id)))
     embedder = get_embedder()
     return {
         text.key.chunk_index: [passage for span, passage in cut(text, embedder) if span in line_spans(text)]

@@ -20,8 +20,8 @@ from memory.backends.embedders import (
     using,
 )
 from memory.index.health import Switch
-from memory.index.sources import SourceKey, load, passages_of
-from memory.models import Corpus, Embedding, EmbeddingModel
+from memory.index.sources import key_of, load, passages_of
+from memory.models import Embedding, EmbeddingModel
 from memory.receivers import check_embedding_model
 from memory.search.chat_history import search_chat_history
 from testing.examiner import as_a_worker
@@ -113,7 +113,7 @@ def test_what_changes_or_goes_while_the_next_models_rows_are_made_is_made_anew(n
     assert found(alice, "blue favourite")[0] == "Blue is my favourite"
     assert "Said meanwhile" in found(alice, "said meanwhile")
     for row in Embedding.objects.all():
-        (text,) = load([SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)])
+        (text,) = load([key_of(row)])
         made = next_configured.embed_documents(list(passages_of(text, [row.span], next_configured)))[0]
         assert list(row.vector) == pytest.approx(made.tolist(), abs=1e-3)
 
