@@ -13,7 +13,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +26,6 @@ from core.isolation.inserting import insert_many
 from core.logs import request_id
 from intake.models import Attachment
 from memory.backends.embedders import Embedder, EmbedderError, get_embedder
-from memory.chunking import PassageSpan
 from memory.index import terms
 from memory.index.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut, line_spans, passages_of
 from memory.index.terms import RULES, configurations
@@ -78,38 +76,6 @@ class Waker:
 
 
 wake_worker = Waker().wake_worker
-
-
-# By content hash: the existing vector for the same text in another place.
-Vectors = dict[bytes, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A passage that needs a row."""
-
-    text: Text
-    number: int
-    span: PassageSpan
-    content_hash: bytes
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.text.key.chunk_index, self.number
-
-    def row(self, model: EmbeddingModel, *, now: datetime) -> dict[str, Any]:
-        return {
-            **self.text.columns(),
-            "part": self.number,
-            "side": self.span.side,
-            "start": self.span.start,
-            "length": self.span.end - self.span.start,
-            "is_further": self.span.is_further,
-            "cutting_rules": READERS[self.text.key.corpus].cutting_rules,
-            "model": model,
-            "content_hash": self.content_hash,
-            "next_attempt_at": now,
-        }
 
 
 def index(entry: Entry) -> None:
@@ -247,23 +213,48 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     outdated = {chunk_index for (chunk_index, _), row in known.items() if row.cutting_rules != rules}
     candidates = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed - outdated
     left_alone = candidates - _under_other_headings([texts[index] for index in candidates], known.values(), embedder)
+    about: dict[str, Any] = {"model": model, "cutting_rules": rules, "next_attempt_at": now}
     requested = {
-        passage.place: passage
+        (chunk_index, number): Embedding(
+            **text.columns(),
+            **about,
+            part=number,
+            side=span.side,
+            start=span.start,
+            length=span.end - span.start,
+            is_further=span.is_further,
+            content_hash=content_hash(passage),
+        )
         for chunk_index, text in texts.items()
         if chunk_index not in left_alone
-        for number, (span, passage_text) in enumerate(cut(text, embedder))
-        for passage in [Passage(text, number, span, content_hash(passage_text))]
+        for number, (span, passage) in enumerate(cut(text, embedder))
     }
     # A passage that moved within its text gets a new row.
     fitting = {
         place
-        for place, passage in requested.items()
+        for place, made in requested.items()
         if (row := known.get(place)) is not None
-        and (bytes(row.content_hash), row.span, row.cutting_rules) == (passage.content_hash, passage.span, rules)
+        and (bytes(row.content_hash), row.span, row.cutting_rules) == (made.content_hash, made.span, rules)
     }
-    stale = [row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
-    missing = [passage for place, passage in requested.items() if place not in fitting]
-    _replace(rows, stale, missing, _twins(entry.place, model), model=model, now=now)
+    stale = rows.filter(
+        pk__in=[row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
+    )
+    missing = [made for place, made in requested.items() if place not in fitting]
+    # A text that only moved keeps its vector, and twins share theirs.
+    with_vectors = {
+        bytes(row.content_hash): row
+        for same in ((stale, _twins(entry.place, model)) if missing else ())
+        for row in same.filter(content_hash__in=[made.content_hash for made in missing]).exclude(vector=None)
+    }
+    for made in missing:
+        if (row := with_vectors.get(made.content_hash)) is not None:
+            for name in ("vector", "bits", "embedded_at", "attempts"):
+                setattr(made, name, getattr(row, name))
+    stale.delete()
+    # The longest texts have thousands of passages.
+    Embedding.objects.bulk_create(missing, ignore_conflicts=True, batch_size=500)
+    if any(made.content_hash not in with_vectors for made in missing):
+        transaction.on_commit(wake_worker, robust=True)
     return bool(missing)
 
 
@@ -290,36 +281,4 @@ def _under_other_headings(texts: Sequence[Text], rows: Collection[Embedding], em
         for text in texts
         for line in passages_of(text, line_spans(text), embedder)
         if content_hash(line) not in hashes[text.key.chunk_index]
-    }
-
-
-def _replace(
-    rows: EmbeddingQuerySet,
-    stale: list[int],
-    missing: list[Passage],
-    twins: EmbeddingQuerySet,
-    *,
-    model: EmbeddingModel,
-    now: datetime,
-) -> None:
-    """Replace the stale rows by the missing ones; a text that only moved keeps its vector, and twins share theirs."""
-    made = _vectors(rows.filter(pk__in=stale), missing) if stale and missing else {}
-    made |= _vectors(twins, missing) if missing else {}
-    if stale:
-        rows.filter(pk__in=stale).delete()
-    Embedding.objects.bulk_create(
-        [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
-        ignore_conflicts=True,
-        # The longest texts have thousands of passages.
-        batch_size=500,
-    )
-    if any(passage.content_hash not in made for passage in missing):
-        transaction.on_commit(wake_worker, robust=True)
-
-
-def _vectors(rows: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
-    embedded = rows.filter(content_hash__in=[passage.content_hash for passage in missing]).exclude(vector=None)
-    return {
-        bytes(row.content_hash): {name: getattr(row, name) for name in ("vector", "bits", "embedded_at", "attempts")}
-        for row in embedded
     }
