@@ -5,7 +5,7 @@ A task carries no text and no vector. It reads the pending rows in the database,
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -143,12 +143,6 @@ def index_older_attachments() -> None:
     steps("memory.index_older_attachments", lambda: read_files.index_read(since=since, until=until))
 
 
-@shared_task(name="memory.sweep_pending")
-def sweep_pending() -> None:
-    """Find rows without a message: the broker was unavailable, a worker died, a lease expired."""
-    steps("memory.sweep_pending", lambda: index.quarantine_exhausted(now=timezone.now()), embed_pending)
-
-
 @shared_task(name="memory.sweep_deleted")
 def sweep_deleted() -> None:
     """Remove the index data of deleted texts, and add the bits of vectors from before there were any."""
@@ -210,15 +204,25 @@ def remove_silent_visitors() -> None:
     steps("memory.remove_silent_visitors", lambda: visitors.remove_silent(now=timezone.now(), after=after))
 
 
-@shared_task(name="memory.remove_temporary_chats")
-def remove_temporary_chats() -> None:
-    steps("memory.remove_temporary_chats", lambda: temporary.remove_expired(now=timezone.now()))
+def _task(name: str, *work: Callable[[], Any]) -> Any:
+    """A task that takes these steps."""
+    return shared_task(lambda: steps(name, *work), name=name)
 
 
-@shared_task(name="memory.remove_forgotten_files")
-def remove_forgotten_files() -> None:
-    """Uploaded files that no message has named within a day."""
-    steps("memory.remove_forgotten_files", lambda: attachments.remove_forgotten(now=timezone.now()))
+remove_temporary_chats = _task("memory.remove_temporary_chats", lambda: temporary.remove_expired(now=timezone.now()))
+# Uploaded files that no message has named within a day.
+remove_forgotten_files = _task(
+    "memory.remove_forgotten_files", lambda: attachments.remove_forgotten(now=timezone.now())
+)
+# As the web role too: no other may read sessions.
+remove_expired_sessions = _task(
+    "memory.remove_expired_sessions", lambda: Session.objects.remove_expired(now=timezone.now())
+)
+# Activity entries that are more than a year old.
+remove_old_activity = _task("memory.remove_old_activity", activity.remove_old)
+close_abandoned_turns = _task("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now()))
+# Rows without a message: the broker was unavailable, a worker died, a lease expired.
+sweep_pending = _task("memory.sweep_pending", lambda: index.quarantine_exhausted(now=timezone.now()), embed_pending)
 
 
 @shared_task(name="memory.remove_old_turns")
@@ -236,20 +240,3 @@ def read_ended_chats() -> None:
     now = timezone.now()
     if ended_chats.read_due(now=now, until=now + timedelta(seconds=TASK_SECONDS)):
         read_ended_chats.apply_async(retry=False)
-
-
-@shared_task(name="memory.remove_expired_sessions")
-def remove_expired_sessions() -> None:
-    """As the web role too: no other may read sessions."""
-    steps("memory.remove_expired_sessions", lambda: Session.objects.remove_expired(now=timezone.now()))
-
-
-@shared_task(name="memory.remove_old_activity")
-def remove_old_activity() -> None:
-    """Activity entries that are more than a year old."""
-    steps("memory.remove_old_activity", activity.remove_old)
-
-
-@shared_task(name="memory.close_abandoned_turns")
-def close_abandoned_turns() -> None:
-    steps("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now()))
