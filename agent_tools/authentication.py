@@ -85,9 +85,6 @@ class TokenCaller:
     keeps: Keeps = Keeps.CHATS
     name: str = ""
 
-    def is_still_valid(self, *, now: datetime) -> bool:
-        return is_still_valid(self.digest, now=now)
-
     @classmethod
     def still_valid(cls, callers: "Collection[TokenCaller]", *, now: datetime) -> "set[TokenCaller]":
         """Those whose tokens are still valid: one query for all of a kind."""
@@ -209,13 +206,11 @@ def users_by_token(header: str, *, now: datetime) -> Any:
     return good.values_list("user_id", "user__is_visitor")
 
 
-def is_still_valid(digest: str, *, now: datetime) -> bool:
-    """For long-running work after the first check: a stream, a session over pipes."""
-    return digest in still_valid({digest}, now=now)
-
-
 def still_valid(digests: Collection[str], *, now: datetime) -> set[str]:
-    """Those of the digests whose tokens are still valid: one query for all of a kind."""
+    """Those of the digests whose tokens are still valid: one query for all of a kind.
+
+    For long-running work after the first check: a stream, a session over pipes.
+    """
     checksums = {digest.removeprefix(OAUTH) for digest in digests if digest.startswith(OAUTH)}
     good = set()
     if checksums:

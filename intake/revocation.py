@@ -66,8 +66,7 @@ class TokenCheck:
     token: Any
 
     def __call__(self) -> bool:
-        is_good: bool = self.token.is_still_valid(now=timezone.now())
-        return is_good
+        return self in self.good_among([self])
 
     @classmethod
     def good_among(cls, checks: "Collection[TokenCheck]") -> "set[TokenCheck]":

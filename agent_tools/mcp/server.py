@@ -99,9 +99,7 @@ FEW = frozenset(
 )
 
 
-def build_server(
-    tools: Registry, who_calls: WhoCalls, *, lists_few: Callable[[Context], bool] = lambda ctx: False
-) -> Server[Any]:
+def build_server(tools: Registry, who_calls: WhoCalls, *, lists_few: Callable[[Context], bool]) -> Server[Any]:
     """`lists_few`: whether a client sees only the tools of daily work in the list. All can be called."""
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:

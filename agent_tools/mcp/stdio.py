@@ -10,7 +10,7 @@ import anyio.to_thread
 from django.utils import timezone
 from mcp.server.stdio import stdio_server
 
-from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, digest_of, is_still_valid, verify
+from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, digest_of, still_valid, verify
 from agent_tools.mcp.server import build_server
 from agent_tools.registry import Registry
 from agent_tools.threads import run_in_thread
@@ -40,7 +40,7 @@ async def _warm_up() -> None:
 
 async def _leave_when_revoked(secret: str) -> None:
     digest = digest_of(secret)
-    await wait_for_revocation(lambda: is_still_valid(digest, now=timezone.now()))
+    await wait_for_revocation(lambda: digest in still_valid({digest}, now=timezone.now()))
     sys.stderr.write(f"{await run_in_thread(partial(_reason, secret))}\n")
     sys.stderr.flush()
     # Immediately: a thread is waiting for standard input, and an orderly end would wait for that thread.

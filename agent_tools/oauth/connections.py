@@ -156,8 +156,8 @@ def move_bindings(user: User, old: str, new: str) -> None:
     The caller holds the lock of the user's row. New tokens take it too before they read their binding
     (`validator._lock_user`), so none keeps the old name.
     """
-    ended = set()
-    for model in (get_grant_model(), get_refresh_token_model(), get_access_token_model()):
+    ended, models = set(), (get_grant_model(), get_refresh_token_model(), get_access_token_model())
+    for model in models:
         for row in model.objects.filter(user=user).exclude(resource=[]):
             if project_of(row) != old:
                 continue
@@ -169,15 +169,10 @@ def move_bindings(user: User, old: str, new: str) -> None:
                 model.objects.filter(pk=row.pk).delete()
     with acting_as(user):
         for application_id in ended:
-            _forget_without_tokens(user, application_id)
-
-
-def _forget_without_tokens(user: User, application_id: int) -> None:
-    theirs = {"user": user, "application": application_id}
-    tokens = (get_grant_model(), get_refresh_token_model(), get_access_token_model())
-    if not any(model.objects.filter(**theirs).exists() for model in tokens):
-        gone, _ = AgentConnection.objects.filter(**theirs).delete()
-        activity.note(user, Activity.AGENT_REMOVED, count=gone)
+            theirs = {"user": user, "application": application_id}
+            if not any(model.objects.filter(**theirs).exists() for model in models):
+                gone, _ = AgentConnection.objects.filter(**theirs).delete()
+                activity.note(user, Activity.AGENT_REMOVED, count=gone)
 
 
 def _info(connection: AgentConnection, projects: tuple[str, ...]) -> ConnectionInfo:

@@ -536,13 +536,13 @@ def test_a_connection_is_ended_by_its_person_alone_and_goes_with_them():
     key = Application.objects.get(client_id=client_id).pk
     caller = verify(tokens["access_token"], now=timezone.now(), resource=RESOURCE)
     # By this a call that is under way is stopped, as with any token.
-    assert caller.is_still_valid(now=timezone.now())
+    assert caller.still_valid([caller], now=timezone.now())
     for wrong in (key, 10**30, "x"):
         assert session_of(bob).post(f"/settings/connections/{wrong}/end/").status_code == 404
     assert b"None is connected." in session_of(bob).get("/settings/agents/").content
     assert session_of(alice).get(f"/settings/connections/{key}/end/").status_code == 405
     assert session_of(alice).post(f"/settings/connections/{key}/end/").status_code == 302
-    assert not caller.is_still_valid(now=timezone.now())
+    assert not caller.still_valid([caller], now=timezone.now())
     assert refresh(client_id, tokens).status_code == 400
     connected(bob)
     session_of(bob).post("/settings/account/delete/", {"password": "password"})

@@ -9,7 +9,7 @@ from django.db import InternalError, OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
-from agent_tools.authentication import Refusal, TokenRefused, admit, create_token, is_still_valid, secret_in, verify
+from agent_tools.authentication import Refusal, TokenRefused, admit, create_token, secret_in, still_valid, verify
 from agent_tools.models import AccessToken, TokenScope
 from agent_tools.tests.callers import call, client_of
 from core.isolation import acting
@@ -77,13 +77,13 @@ def test_an_unknown_a_revoked_an_expired_and_a_deactivated_persons_token_are_ref
 
 def test_what_outlasts_its_first_check_can_be_checked_again(alice):
     digest = verify(create_token(user=alice, days=1).secret, now=timezone.now()).digest
-    assert is_still_valid(digest, now=timezone.now())
-    assert not is_still_valid(digest, now=timezone.now() + timedelta(days=1))
+    assert still_valid({digest}, now=timezone.now())
+    assert not still_valid({digest}, now=timezone.now() + timedelta(days=1))
     type(alice).objects.update(is_active=False)
-    assert not is_still_valid(digest, now=timezone.now())
+    assert not still_valid({digest}, now=timezone.now())
     type(alice).objects.update(is_active=True)
     AccessToken.objects.all().delete()
-    assert not is_still_valid(digest, now=timezone.now())
+    assert not still_valid({digest}, now=timezone.now())
 
 
 @pytest.mark.parametrize(

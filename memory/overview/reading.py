@@ -42,12 +42,12 @@ class PlaceOutput(Shape):
     record_id: UUID | None = None
 
 
-def _place(reference: Reference) -> PlaceOutput:
-    return PlaceOutput.model_validate(reference)
-
-
 SourceCorpus = Annotated[Corpus, Field(serialization_alias="source")]
-ReadAt = Annotated[Reference, PlainSerializer(_place, return_type=PlaceOutput), Field(serialization_alias="place")]
+ReadAt = Annotated[
+    Reference,
+    PlainSerializer(PlaceOutput.model_validate, return_type=PlaceOutput),
+    Field(serialization_alias="place"),
+]
 
 
 def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source, tuple[Corpus, str, Reference]]:

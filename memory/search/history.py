@@ -215,6 +215,10 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     absent = tuple(word for word in asked.found.absent if files is None or word in files.found.absent)
     whole = asked.found._replace(absent=absent)
 
+    counted = asked.scope
+    if files is not None and files is not asked:
+        counted = replace(counted, corpora=(*counted.corpora, *files.scope.corpora))
+
     def read() -> History:
         results = _labelled(user, choose(ranked, asked, sources=sources, limit=request.max_results))
         literal = asked.literal_in_time
@@ -234,7 +238,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         return History(
             results,
             unfinished,
-            pending=count_pending(_counted(asked.scope, files), model=asked.meaning.embedder.name),
+            pending=count_pending(counted, model=asked.meaning.embedder.name),
             window=window,
             preferred=() if asked.wants_everything else asked.parsed.times.words,
             is_reranked=is_reranked,
@@ -292,20 +296,13 @@ def _quoting(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion, file
     """All hits; if only the files or only the other texts have the quotation, without those of the other side: they are
     merely the nearest.
     """
-    if files is None or files.found.lacks_quotation == asked.found.lacks_quotation:
-        return [hit for those in found.values() for hit in those or []]
+    is_either = files is None or files.found.lacks_quotation == asked.found.lacks_quotation
     return [
         hit
         for name, those in found.items()
         for hit in those or []
-        if (name == ATTACHMENTS.name) == asked.found.lacks_quotation
+        if is_either or (name == ATTACHMENTS.name) == asked.found.lacks_quotation
     ]
-
-
-def _counted(scope: Scope, files: HistoryQuestion | None) -> Scope:
-    if files is None or files.scope is scope:
-        return scope
-    return replace(scope, corpora=(*scope.corpora, *files.scope.corpora))
 
 
 def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ from core.errors import SearchFailed
 from core.isolation.acting import acting_as, project_for
 from intake.models import User
 from intake.models.conversations import labels_of
-from memory.backends.embedders import Embedder, get_embedder
+from memory.backends.embedders import get_embedder
 from memory.index import scoring, vectors
 from memory.index.vectors import Meaning
 from memory.left_out import staying
@@ -83,16 +83,14 @@ def build_filter(query: MemorySearchQuery, *, labels: Collection[str] = ()) -> Q
     return Q(*conditions) if conditions else None
 
 
-def search_memory(
-    query: MemorySearchQuery, *, user: User, embedder: Embedder | None = None
-) -> list[MemorySearchResult]:
+def search_memory(query: MemorySearchQuery, *, user: User) -> list[MemorySearchResult]:
     """The records of `user` nearest to `query.text`, best first. Every failure raises `MemorySearchError`.
 
     A record is as near as its nearest passage, and one without a vector is not found yet. The function acts as `user`
     itself, so it needs no request.
     """
     with _failing_as_search():
-        embedder = embedder or get_embedder()
+        embedder = get_embedder()
         if query.top_k < 1:
             raise ValueError(f"top_k must be at least 1, not {query.top_k}.")
         if query.top_k > MAX_TOP_K:

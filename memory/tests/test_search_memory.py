@@ -13,7 +13,7 @@ from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person
 from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, records, search_memory
 from memory import index as indexing
-from memory.backends.embedders import EmbedderError, FakeEmbedder, get_embedder, normalised
+from memory.backends.embedders import EmbedderError, FakeEmbedder, get_embedder, normalised, using
 from memory.index.vectors import USUAL_PASSAGES
 from memory.models import Corpus, Embedding, EmbeddingModel, MemoryRecord
 from memory.records import RecordOutput
@@ -66,7 +66,8 @@ class CountingEmbedder(FakeEmbedder):
 
 def test_the_text_is_embedded_exactly_once_and_raw(alice):
     embedder = CountingEmbedder()
-    search_memory(MemorySearchQuery(text="  A cat?\n", types=["x"]), user=alice, embedder=embedder)
+    with using(embedder):
+        search_memory(MemorySearchQuery(text="  A cat?\n", types=["x"]), user=alice)
     assert embedder.asked == ["  A cat?\n"]
 
 
