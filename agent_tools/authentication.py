@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from django.conf import settings
@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.db.models.expressions import RawSQL
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
@@ -345,32 +345,22 @@ CANNOT_BIND = gettext_noop(
 class TokenShown(Output):
     """A token without its secret."""
 
-    id: UUID
+    id: Annotated[UUID, Field(validation_alias="public_id")]
     name: str
     scopes: tuple[TokenScope, ...]
-    created_at: datetime
-    expires_at: datetime | None
+    created_at: Annotated[datetime, Field(validation_alias="created")]
+    expires_at: Annotated[datetime | None, Field(validation_alias="expiry")]
     last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
     last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
-    project: Annotated[str | None, Field(description="To which belongs what it appends, if to one.")] = None
-    bound: Annotated[bool, Field(description="Whether it sees nothing but its project.")] = False
+    project: Annotated[
+        str | None,
+        BeforeValidator(lambda label: label or None),
+        Field(description="To which belongs what it appends, if to one."),
+    ] = None
+    bound: Annotated[
+        bool, Field(validation_alias="is_bound", description="Whether it sees nothing but its project.")
+    ] = False
     keeps: Annotated[Keeps, Field(description="What is kept of the requests of other programs.")] = Keeps.CHATS
-
-    @classmethod
-    def of(cls, token: AccessToken, **more: str) -> Self:
-        return cls(
-            id=token.public_id,
-            name=token.name,
-            scopes=tuple(TokenScope(scope) for scope in token.scopes),
-            created_at=token.created,
-            expires_at=token.expiry,
-            last_used_at=token.last_used_at,
-            last_used_from=token.last_used_from,
-            project=token.project or None,
-            bound=token.is_bound,
-            keeps=Keeps(token.keeps),
-            **more,
-        )
 
 
 class TokenMade(TokenShown):
@@ -413,7 +403,7 @@ def create_token(
     )
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
-    return TokenMade.of(token, secret=secret)
+    return TokenMade(secret=secret, **dict(TokenShown.model_validate(token)))
 
 
 def create_machine_token(
@@ -451,7 +441,10 @@ def create_machine_token(
 
 def list_tokens(*, user: User) -> list[TokenShown]:
     """The user's tokens, the newest first, expired ones included."""
-    return [TokenShown.of(token) for token in AccessToken.objects.filter(user=user).order_by("-created", "-public_id")]
+    return [
+        TokenShown.model_validate(token)
+        for token in AccessToken.objects.filter(user=user).order_by("-created", "-public_id")
+    ]
 
 
 def revoke_token(*, user: User, token_id: str) -> None:

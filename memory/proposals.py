@@ -17,7 +17,7 @@ import numpy as np
 from django.db import transaction
 from pydantic import AwareDatetime, Field
 
-from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, required
+from core.errors import Conflict, NotFound, QuotaExceeded, required
 from core.isolation.acting import acting_as
 from core.paging import ListPage, Position, page_of
 from core.resilience import is_in_transaction
@@ -438,8 +438,3 @@ def _pieces(text: str) -> frozenset[str]:
         elif len(word) >= SHORTEST_QUOTE and not word.isdecimal() and word not in _COMMON:
             found.add(word[:5])
     return frozenset(found)
-
-
-def refuse(reason: str) -> InvalidInput:
-    """For an agent whose proposal was not taken."""
-    return InvalidInput(reason, errors={"content": [reason]})

@@ -327,7 +327,7 @@ def _proposed(requested: SaveMemoryInput, replaced: UUID | None, user: User) -> 
     draft = requested.model_dump(include={"content", "type", "project_id"}) | {"replaces": replaced}
     (found,) = proposals.propose(user=user, drafts=[draft], now=timezone.now())
     if isinstance(found, str):
-        raise proposals.refuse(found)
+        raise InvalidInput(found, errors={"content": [found]})
     fields = {"id", "type", "project_id", "content", "created_at", "replaces"}
     record = RecordOutput(**found.model_dump(include=fields), tags=())
     text = f"Proposed with the id {found.id}. The person decides whether it is kept."

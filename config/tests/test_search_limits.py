@@ -221,7 +221,8 @@ def test_the_client_of_an_endpoint_refuses_a_transaction_and_gives_up_after_thre
 
     endpoint.start()
     try:
-        embedder = OpenAICompatibleEmbedder(base_url=endpoint.url, model="tiny", dimensions=16, query_timeout=0.2)
+        embedder = OpenAICompatibleEmbedder(base_url=endpoint.url, model="tiny", dimensions=16)
+        embedder.query_timeout = 0.2
         with transaction.atomic(), pytest.raises(RuntimeError, match="inside a database transaction"):
             embedder.embed_query("cat")
         endpoint.answer = lambda _body: hang()

@@ -6,7 +6,7 @@ forms first, by the file's own map.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from sentencepiece import sentencepiece_model_pb2 as _model_pb2
 
 from memory.backends.e5_file import E5File
 from memory.backends.embedders import Calibration, EmbedderError, RankingWeights, Span
-from memory.backends.minilm import WORDS_REMEMBERED, MiniLMEmbedder
+from memory.backends.minilm import LONE_SURROGATE, WORDS_REMEMBERED, MiniLMEmbedder
 from memory.backends.on_device import (
     E5,
     E5_GRAPH,
@@ -38,8 +38,6 @@ WEIGHTS = "e5-small-q4.bin"
 QUERY, DOCUMENT = "query: ", "passage: "
 _WORD = re.compile(r"\S+")
 _SPACES = re.compile(" {2,}")
-# Half of a surrogate pair can reach a str through JSON; the tokenizer accepts only complete characters.
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # Words of this length are remembered: most words of a text are common ones.
 LONGEST_REMEMBERED = 24
 
@@ -50,10 +48,6 @@ class E5Embedder(OnDeviceEmbedder):
     name = "multilingual-e5-small/q4/int8"
     dimensions = 384
     max_tokens = 251  # 256 with the prefix and the two around them
-
-    def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
-        super().__init__(cache_dir=cache_dir, threads=threads, model_dir=model_dir)
-        self._spans_within = lru_cache(WORDS_REMEMBERED)(self._cut)
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder. No token reaches over a space, so a word's tokens do not depend on its neighbours."""
@@ -84,13 +78,17 @@ class E5Embedder(OnDeviceEmbedder):
         return load_graph(E5_GRAPH, partial(check_file, self._path, E5_SHA256), self._cache_dir)
 
     def _ids(self, text: str) -> list[int]:
-        usual = _LONE_SURROGATE.sub("\ufffd", text).translate(self._file.forms)
+        usual = LONE_SURROGATE.sub("\ufffd", text).translate(self._file.forms)
         ids: list[int] = self._tokenizer.encode(_SPACES.sub(" ", usual).strip(" "))
         return ids[: self.max_tokens]
 
+    @cached_property
+    def _spans_within(self) -> Callable[[str], tuple[Span, ...]]:
+        return lru_cache(WORDS_REMEMBERED)(self._cut)
+
     def _cut(self, word: str) -> tuple[Span, ...]:
         """The positions of a word's tokens, in characters of the word."""
-        forms = [_LONE_SURROGATE.sub("\ufffd", each).translate(self._file.forms) for each in word]
+        forms = [LONE_SURROGATE.sub("\ufffd", each).translate(self._file.forms) for each in word]
         # The character of the word that each character of its usual form comes from.
         origins = [place for place, form in enumerate(forms) for _ in form]
         return tuple(_spans(self._tokenizer.encode("".join(forms), out_type=str), origins))

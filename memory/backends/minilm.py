@@ -4,7 +4,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from memory.backends.on_device import (
     load_graph,
     return_memory,
 )
-from memory.backends.rerankers import Reranker, RerankerError
+from memory.backends.rerankers import Reranker, RerankerError, encodable
 
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text
 # A few megabytes: most words of a text are common ones, and the tokenizer takes ten times as long for a word.
@@ -43,7 +43,7 @@ _WORD = re.compile(
 )
 _IS_WORD, _IS_OTHER = _WORD.groupindex["word"], _WORD.groupindex["other"]
 # Half of a surrogate pair can reach a str through JSON; the tokenizer accepts only complete characters.
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class MiniLMEmbedder(OnDeviceEmbedder):
@@ -53,10 +53,6 @@ class MiniLMEmbedder(OnDeviceEmbedder):
     dimensions = 384
     max_tokens = 254  # 256 with the two around them
     calibration = TUNED
-
-    def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
-        super().__init__(cache_dir=cache_dir, threads=threads, model_dir=model_dir)
-        self._within_word = lru_cache(WORDS_REMEMBERED)(self._cut_word)
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder. A word's tokens do not depend on its neighbours, so most are cached."""
@@ -95,6 +91,10 @@ class MiniLMEmbedder(OnDeviceEmbedder):
         ids = self._encode(text).ids[: self.max_tokens]
         return {"input_ids": np.array([[START_TOKEN, *ids, END_TOKEN]], np.int64)}
 
+    @cached_property
+    def _within_word(self) -> Callable[[str], Sequence[Span] | None]:
+        return lru_cache(WORDS_REMEMBERED)(self._cut_word)
+
     def _cut_word(self, word: str) -> Sequence[Span] | None:
         """None for a word that is one token, as most are."""
         # Skips the tokenizer's first steps, which do not change such a word and take five times as long.
@@ -102,7 +102,7 @@ class MiniLMEmbedder(OnDeviceEmbedder):
         return None if len(tokens) == 1 else tuple([token.offsets for token in tokens])
 
     def _encode(self, text: str) -> Encoding:
-        return self._tokenizer.encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
+        return self._tokenizer.encode(LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -223,8 +223,7 @@ class CrossEncoder(Reranker):
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    # Half of a surrogate pair can reach a str through JSON; the tokenizer accepts only complete characters.
-    ids: list[int] = tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids
+    ids: list[int] = tokenizer.encode(encodable(text), add_special_tokens=False).ids
     return ids
 
 

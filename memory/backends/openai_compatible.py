@@ -21,6 +21,7 @@ from memory.backends.embedders import (
     Vector,
     normalised,
 )
+from memory.backends.rerankers import encodable
 
 BATCH_SIZE = 64
 # Rather an overestimate: CJK characters and marks count one by one, words in pieces of at most five letters.
@@ -34,6 +35,8 @@ class OpenAICompatibleEmbedder(Embedder):
     seconds without an answer. This class does not wait for a busy endpoint: its caller knows better when to retry.
     """
 
+    query_timeout, document_timeout = 5.0, 30.0
+
     def __init__(
         self,
         *,
@@ -44,8 +47,6 @@ class OpenAICompatibleEmbedder(Embedder):
         query_prefix: str = "",
         document_prefix: str = "",
         max_tokens: int = 256,
-        query_timeout: float = 5.0,
-        document_timeout: float = 30.0,
     ) -> None:
         _check_settings(base_url, model, dimensions)
         self.name = _name(model, dimensions, document_prefix)
@@ -54,8 +55,6 @@ class OpenAICompatibleEmbedder(Embedder):
         self._model = model
         self._query_prefix = query_prefix
         self._document_prefix = document_prefix
-        self._query_timeout = query_timeout
-        self._document_timeout = document_timeout
         self._asks_for_dimensions = True
         # Apart: an endpoint too slow for a batch of documents may well answer a query in time.
         self._queries = Endpoint("The embedding endpoint")
@@ -67,7 +66,7 @@ class OpenAICompatibleEmbedder(Embedder):
     def embed_query(self, text: str) -> Vector:
         """See Embedder. Raises `EmbedderLeftAlone` for the time-out after which the endpoint is left alone, too."""
         try:
-            vector: Vector = self._embed([self._query_prefix + text], self._query_timeout, self._queries)[0]
+            vector: Vector = self._embed([self._query_prefix + text], self.query_timeout, self._queries)[0]
         except EmbedderSlow as error:
             if self._queries.is_left_alone:
                 raise EmbedderLeftAlone(str(error)) from None
@@ -80,7 +79,7 @@ class OpenAICompatibleEmbedder(Embedder):
         batches = [prefixed[start : start + BATCH_SIZE] for start in range(0, len(prefixed), BATCH_SIZE)]
         empty = np.empty((0, self.dimensions), np.float32)
         return np.concatenate(
-            [empty, *(self._embed(batch, self._document_timeout, self._documents) for batch in batches)]
+            [empty, *(self._embed(batch, self.document_timeout, self._documents) for batch in batches)]
         )
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
@@ -90,7 +89,7 @@ class OpenAICompatibleEmbedder(Embedder):
     def _embed(self, texts: list[str], timeout: float, endpoint: Endpoint) -> Matrix:
         try:
             with endpoint.call(openai.APITimeoutError):
-                response = self._request([_encodable(text) for text in texts], timeout)
+                response = self._request([encodable(text) for text in texts], timeout)
             vectors = [item.embedding for item in sorted(response.data, key=lambda item: item.index)]
         except LeftAlone as error:
             raise EmbedderLeftAlone(str(error)) from None
@@ -167,10 +166,6 @@ def _name(model: str, dimensions: int, document_prefix: str) -> str:
     """Without the query's prefix: changing it does not invalidate stored vectors."""
     prefix = f"/{hashlib.sha256(document_prefix.encode()).hexdigest()[:8]}" if document_prefix else ""
     return f"{model}/{dimensions}{prefix}"
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _translated(error: openai.OpenAIError) -> EmbedderError:

@@ -77,7 +77,7 @@ class RerankEndpoint(Reranker):
         return _log_odds(_read(answer, len(texts)))
 
     def _ask(self, query: str, texts: Sequence[str], seconds: float) -> Any:
-        body = {"query": _encodable(query), self._field: [_encodable(text) for text in texts]}
+        body = {"query": encodable(query), self._field: [encodable(text) for text in texts]}
         if self._model:
             body["model"] = self._model
         try:
@@ -107,5 +107,6 @@ def _log_odds(scores: list[float]) -> list[float]:
     return [log(score / (1 - score)) for score in sure]
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """Half of a surrogate pair, which can reach a str through JSON, becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -36,8 +36,6 @@ CANDIDATES = 1_000
 
 logger = logging.getLogger(__name__)
 
-Rows = list[tuple[Any, ...]]
-
 _STORE = """
 UPDATE embeddings AS row
    SET vector = made.vector::halfvec, bits = made.bits::varbit, embedded_at = %(now)s, last_error = ''
@@ -463,7 +461,7 @@ def count_pending(scope: Scope, *, model: str) -> int:
     return int(count)
 
 
-def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
+def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     if scope.only is not None:
         return fetch(_NEAR_AMONG.format(hidden_sources=HIDDEN_SOURCES) + rest, scope.parameters() | parameters)
     # Conditions that exclude nothing would still take time at each row.

@@ -38,17 +38,17 @@ from memory.models.documents import Corpus, Place
 
 logger = logging.getLogger(__name__)
 
-# By name: the tasks import the module that wakes their workers.
-TASK = "memory.embed_pending"
 # The pause after each message: sending one takes a millisecond or two of Python, which a series of saves would wait
 # for.
 PAUSE_SECONDS = 0.05
 
 
 class Waker:
-    """One thread per process, started with the first call. `task`: the name of the task that it sends."""
+    """One thread per process, started with the first call. `task`: the name of the task that it sends; as a string,
+    because the tasks import the modules that wake their workers.
+    """
 
-    def __init__(self, task: str = TASK) -> None:
+    def __init__(self, task: str = "memory.embed_pending") -> None:
         self._task = task
         self._requested = threading.Event()
         self._lock = threading.Lock()
@@ -247,7 +247,7 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
         for row in same.filter(content_hash__in=[made.content_hash for made in missing]).exclude(vector=None)
     }
     for made in missing:
-        if (row := with_vectors.get(made.content_hash)) is not None:
+        if (row := with_vectors.get(bytes(made.content_hash))) is not None:
             for name in ("vector", "bits", "embedded_at", "attempts"):
                 setattr(made, name, getattr(row, name))
     stale.delete()

@@ -84,9 +84,7 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
     return found
 
 
-# The task's name as a string: the tasks import the module that wakes their workers.
-TASK = "memory.draw_maps"
-wake_drawer = writer.Waker(TASK).wake_worker
+wake_drawer = writer.Waker("memory.draw_maps").wake_worker
 
 
 def look(user: User, *, now: datetime) -> None:

@@ -467,7 +467,9 @@ def _find_sessions(asked: HistoryQuestion) -> list[Hit]:
             Corpus.CHAT,
             at,
             source=SESSIONS.name,
-            relevance=_relevance(raw),
+            # A few of the query's words count less than their share: one of five, in a last message, is chance. 3 is
+            # the highest: the query is in the title and in the last message.
+            relevance=raw * min(1.0, raw) / 3.0,
             shares_terms=True,
             is_exact=id_ in titled and is_rare,
         )
@@ -534,12 +536,6 @@ def _fitting(rows: list[tuple[UUID, float, datetime]], asked: HistoryQuestion) -
     narrowing = Narrowing.of(asked.scope, parsed)
     texts = {id_: f"{title}\n{preview or ''}" for id_, title, _, preview, _ in _rows([row[0] for row in rows], asked)}
     return [row for row in rows if narrowing.is_in_chat(row[0]) and narrowing.fits(texts.get(row[0], ""))]
-
-
-def _relevance(raw: float) -> float:
-    """A few of the query's words count less than their share: one of five, in a last message, is chance."""
-    # 3 is the highest: the query is in the title and in the last message.
-    return raw * min(1.0, raw) / 3.0
 
 
 def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:

@@ -185,9 +185,11 @@ def test_endpoint_that_hangs_is_given_up(endpoint):
 
     endpoint.answer = lambda _body: hang()
 
+    embedder = embedder_at(endpoint)
+    embedder.query_timeout = 0.2
     started = time.monotonic()
     with pytest.raises(EmbedderError, match="did not answer within"):
-        embedder_at(endpoint, query_timeout=0.2).embed_query(TEXT)
+        embedder.embed_query(TEXT)
     assert time.monotonic() - started < 1.5
 
 
