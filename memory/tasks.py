@@ -206,7 +206,11 @@ def remove_silent_visitors() -> None:
 
 def _task(name: str, *work: Callable[[], Any]) -> Any:
     """A task that takes these steps."""
-    return shared_task(lambda: steps(name, *work), name=name)
+
+    def task() -> None:
+        steps(name, *work)
+
+    return shared_task(name=name)(task)
 
 
 remove_temporary_chats = _task("memory.remove_temporary_chats", lambda: temporary.remove_expired(now=timezone.now()))

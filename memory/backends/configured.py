@@ -1,5 +1,6 @@
 """The models that settings name: one instance of each, shared by a process's threads."""
 
+import logging
 import os
 import threading
 from typing import Any
@@ -8,6 +9,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
+
+logger = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 # By the name of the setting.
@@ -30,6 +33,8 @@ def _build(name: str, kind: type[Any], error: type[Exception]) -> Any:
         raise error(f"settings.{name} cannot be followed: {reason}") from reason
     if not isinstance(made, kind):
         raise error(f"settings.{name}: {setting['BACKEND']} is no {kind.__name__}.")
+    if getattr(made, "calibration", True) is None:
+        logger.warning("Search is not tuned for %s: its scale is measured on each user's own vectors", made.name)
     return made
 
 

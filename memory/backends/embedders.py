@@ -7,7 +7,6 @@ active (docs/decisions/0047).
 
 import asyncio
 import hashlib
-import logging
 import re
 import time
 from abc import ABC, abstractmethod
@@ -199,8 +198,6 @@ def _direction(word: str, dimensions: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(dimensions)
 
 
-logger = logging.getLogger(__name__)
-
 # How long a process uses the name of the active model that it read last. During a switch, two processes may differ for
 # as long.
 ACTIVE_NAME_SECONDS = 1.0
@@ -232,15 +229,15 @@ def get_embedder() -> Embedder:
 
 def get_next_embedder() -> Embedder | None:
     """Return the embedder to switch to: the next model, or `EMBEDDER` where another one may have made the index."""
-    if settings.EMBEDDER_NEXT:
-        return _configured("EMBEDDER_NEXT")
-    return _configured("EMBEDDER") if settings.EMBEDDER_BEFORE else None
+    name = "EMBEDDER_NEXT" if settings.EMBEDDER_NEXT else "EMBEDDER" if settings.EMBEDDER_BEFORE else ""
+    following: Embedder | None = configured(name, Embedder, EmbedderError) if name else None
+    return following
 
 
 def configured_embedders() -> list[Embedder]:
     """All configured embedders, `EMBEDDER` first. Raise EmbedderError."""
     others = [name for name in ("EMBEDDER_NEXT", "EMBEDDER_BEFORE") if getattr(settings, name)]
-    return [_configured(name) for name in ("EMBEDDER", *others)]
+    return [configured(name, Embedder, EmbedderError) for name in ("EMBEDDER", *others)]
 
 
 def _recent_active_name() -> str | None:
@@ -293,18 +290,6 @@ def using(embedder: Embedder) -> Iterator[None]:
         yield
     finally:
         _chosen.reset(token)
-
-
-def _configured(name: str) -> Embedder:
-    embedder: Embedder = configured(name, Embedder, EmbedderError)
-    if embedder.calibration is None:
-        _note_untuned(embedder.name)
-    return embedder
-
-
-@lru_cache
-def _note_untuned(name: str) -> None:
-    logger.warning("Search is not tuned for %s: its scale is measured on each user's own vectors", name)
 
 
 setting_changed.connect(forget_active_name)

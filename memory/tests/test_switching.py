@@ -119,7 +119,7 @@ def test_what_changes_or_goes_while_the_next_models_rows_are_made_is_made_anew(n
 
 
 def _current():
-    return embedders._configured("EMBEDDER")
+    return embedders.configured_embedders()[0]
 
 
 def test_a_part_that_the_next_model_refuses_leaves_everything_as_it_is(next_configured, alice, monkeypatch, settings):
