@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from core.text import Sentence, Value
 from core.text import gettext_noop as _
-
-Row = TypeVar("Row")
 
 
 class RecollectError(Exception):
@@ -63,13 +61,6 @@ class NotFound(RecollectError):
     code = "not_found"
     status = HTTPStatus.NOT_FOUND
     default_detail = _("Not found.")
-
-
-def required(row: Row | None) -> Row:
-    """The row that was looked for. Raises `NotFound` if there is none."""
-    if row is None:
-        raise NotFound
-    return row
 
 
 class Conflict(RecollectError):

@@ -6,10 +6,13 @@ import hmac
 import secrets
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import uuid_utils.compat
 
 from core.errors import NotFound
+
+Row = TypeVar("Row")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BELOW_THE_TIME = 80
@@ -49,3 +52,10 @@ def first_code(secret_key: str) -> str:
     digest = hmac.digest(secret_key.encode(), b"recollect: first person", hashlib.sha256)
     letters = base64.b32encode(digest).decode()
     return "-".join(letters[start : start + 4] for start in (0, 4, 8))
+
+
+def required(row: Row | None) -> Row:
+    """The row of an id. Raises `NotFound` if there is none, as `parse_id` does."""
+    if row is None:
+        raise NotFound
+    return row

@@ -19,8 +19,8 @@ from django.db.models import Q
 from django.db.models.functions import Left, Length
 from pydantic import Field
 
-from core.errors import Conflict, InvalidInput, TooLarge, required
-from core.ids import uuid7
+from core.errors import Conflict, InvalidInput, TooLarge
+from core.ids import required, uuid7
 from core.paging import ListPage, Position, page_of
 from core.text import Sentence, first_line
 from core.text import gettext_noop as _

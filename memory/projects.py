@@ -17,7 +17,8 @@ from django.db import transaction
 from django.db.models import Count
 from django.dispatch import Signal
 
-from core.errors import InvalidInput, required
+from core.errors import InvalidInput
+from core.ids import required
 from core.isolation.acting import Caller
 from core.text import Sentence, gettext_noop, project_label
 from core.validation import checked

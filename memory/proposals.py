@@ -17,7 +17,8 @@ import numpy as np
 from django.db import transaction
 from pydantic import AwareDatetime, Field
 
-from core.errors import Conflict, NotFound, QuotaExceeded, required
+from core.errors import Conflict, NotFound, QuotaExceeded
+from core.ids import required
 from core.isolation.acting import acting_as
 from core.paging import ListPage, Position, page_of
 from core.resilience import is_in_transaction

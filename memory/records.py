@@ -13,7 +13,8 @@ from django.db.models.functions import JSONObject, Lower
 from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
-from core.errors import Conflict, InvalidInput, NotFound, required
+from core.errors import Conflict, InvalidInput, NotFound
+from core.ids import required
 from core.paging import ListPage, Position, page_of
 from core.text import Sentence
 from core.text import gettext_noop as _

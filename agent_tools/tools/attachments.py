@@ -10,7 +10,8 @@ from pydantic import Field
 from agent_tools.models import TokenScope
 from agent_tools.registry import Readable, Tool
 from agent_tools.tools.wording import known
-from core.errors import InvalidInput, required
+from core.errors import InvalidInput
+from core.ids import required
 from core.text import Sentence, cut
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input

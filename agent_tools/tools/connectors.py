@@ -17,7 +17,8 @@ from agent_tools.registry import Tool
 from agent_tools.tools import attachments, conversations
 from agent_tools.tools.history import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import known, result_id
-from core.errors import NotFound, required
+from core.errors import NotFound
+from core.ids import required
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output

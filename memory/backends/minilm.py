@@ -93,13 +93,15 @@ class MiniLMEmbedder(OnDeviceEmbedder):
 
     @cached_property
     def _within_word(self) -> Callable[[str], Sequence[Span] | None]:
-        return lru_cache(WORDS_REMEMBERED)(self._cut_word)
+        """Cuts a word; None for one that is one token, as most are."""
 
-    def _cut_word(self, word: str) -> Sequence[Span] | None:
-        """None for a word that is one token, as most are."""
-        # Skips the tokenizer's first steps, which do not change such a word and take five times as long.
-        tokens = self._tokenizer.model.tokenize(word.lower())
-        return None if len(tokens) == 1 else tuple([token.offsets for token in tokens])
+        @lru_cache(WORDS_REMEMBERED)
+        def cut(word: str) -> Sequence[Span] | None:
+            # Skips the tokenizer's first steps, which do not change such a word and take five times as long.
+            tokens = self._tokenizer.model.tokenize(word.lower())
+            return None if len(tokens) == 1 else tuple([token.offsets for token in tokens])
+
+        return cut
 
     def _encode(self, text: str) -> Encoding:
         return self._tokenizer.encode(LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from core.errors import required
+from core.ids import required
 from core.isolation.acting import acting_as
 from core.text import shortened
 from core.validation import Shape

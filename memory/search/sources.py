@@ -261,12 +261,9 @@ HitText = tuple[Reference, list[Segment]]
 
 def least_likely(query: str) -> float:
     """The relevance from which a text is a result that shares no term with the query and is not near it in meaning."""
-    return LIKELY_ABROAD if is_in_another_language(query) else LIKELY
-
-
-def is_in_another_language(query: str) -> bool:
-    """Than English, as its function words or its letters tell."""
-    return language_of(query) != ENGLISH or any(each.isalpha() and not each.isascii() for each in query)
+    # English, as its function words or its letters tell.
+    is_english = language_of(query) == ENGLISH and not any(each.isalpha() and not each.isascii() for each in query)
+    return LIKELY if is_english else LIKELY_ABROAD
 
 
 @dataclass(slots=True)

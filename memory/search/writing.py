@@ -48,16 +48,14 @@ class Rarity:
         """The words of the question that the text has in any inflection. Most sentences have none, seen first."""
         if not self._beginnings.search(text):
             return set()
-        return {word for each in words_of(text) if (word := self._word_like(each)) is not None}
+        words = words_of(text)
+        for word in words.keys() - self.known.keys():
+            self.known[word] = next((each for each in self.weights if are_forms(each, word)), None)
+        return {like for word in words if (like := self.known[word]) is not None}
 
     @cached_property
     def _beginnings(self) -> re.Pattern[str]:
         return re.compile("|".join(re.escape(word[:STEM]) for word in self.weights) or r"(?!)", re.IGNORECASE)
-
-    def _word_like(self, word: str) -> str | None:
-        if word not in self.known:
-            self.known[word] = next((each for each in self.weights if are_forms(each, word)), None)
-        return self.known[word]
 
 
 def within(

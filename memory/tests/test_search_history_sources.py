@@ -123,7 +123,7 @@ def test_conversations_are_found_by_the_index_of_their_owner_and_time():
     ],
 )
 def test_another_language_than_english_is_told_by_function_words_and_letters(query, is_foreign):
-    assert sources.is_in_another_language(query) is is_foreign
+    assert (sources.least_likely(query) < sources.LIKELY) is is_foreign
 
 
 @pytest.mark.django_db
