@@ -222,11 +222,15 @@ remove_forgotten_files = _task(
 remove_expired_sessions = _task(
     "memory.remove_expired_sessions", lambda: Session.objects.remove_expired(now=timezone.now())
 )
-# Activity entries that are more than a year old.
-remove_old_activity = _task("memory.remove_old_activity", activity.remove_old)
 close_abandoned_turns = _task("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now()))
 # Rows without a message: the broker was unavailable, a worker died, a lease expired.
 sweep_pending = _task("memory.sweep_pending", lambda: index.quarantine_exhausted(now=timezone.now()), embed_pending)
+
+
+@shared_task(name="memory.remove_old_activity")
+def remove_old_activity() -> None:
+    """Activity entries that are more than a year old."""
+    steps("memory.remove_old_activity", activity.remove_old)
 
 
 @shared_task(name="memory.remove_old_turns")

@@ -55,7 +55,7 @@ def test_forked_process_builds_its_own():
     [
         ({"BACKEND": "memory.backends.embedders.nowhere.Embedder"}, "nowhere"),
         ({"BACKEND": "memory.backends.embedders.FakeEmbedder", "OPTIONS": {"colour": "red"}}, "colour"),
-        ({"BACKEND": "builtins.dict"}, "not an Embedder"),
+        ({"BACKEND": "builtins.dict"}, "is no Embedder"),
         ({}, "BACKEND"),
     ],
 )
