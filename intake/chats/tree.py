@@ -184,7 +184,8 @@ def _origins(conversation: Conversation) -> Iterator[Conversation]:
         yield found
         visited.add(found.pk)
         goes_on = found.branched_from not in visited and len(visited) <= MOST_ORIGINS
-        found = Conversation.objects.filter(user=found.user_id, pk=found.branched_from).first() if goes_on else None
+        origin = Conversation.objects.filter(Q(pk=found.branched_from), user=found.user_id)
+        found = origin.first() if goes_on else None
 
 
 def leads_to(conversation: Conversation, requested: UUID) -> bool:
