@@ -102,6 +102,10 @@ class _Queue:
         self.running = asyncio.Semaphore(running)
         self.admitted = asyncio.Semaphore(admitted or sys.maxsize)
 
+    def end(self, turns: ExitStack) -> None:
+        """Gives back turns that have rested. Who waits to call this keeps the queue."""
+        turns.close()
+
 
 class Gate:
     """`account_of` looks up whose credentials these are: whether they are valid, and of which account, if of one."""
@@ -200,7 +204,7 @@ class Gate:
             finally:
                 pause = 3 * (time.monotonic() - began - 0.1)
                 if of_all is not None and pause > 0 and len(self._queues) > 1:
-                    asyncio.get_running_loop().call_later(min(pause, 3.0), turns.pop_all().close)
+                    asyncio.get_running_loop().call_later(min(pause, 3.0), queue.end, turns.pop_all())
 
 
 # The caller of this request, and of the tasks that it leaves behind; None outside the web process.

@@ -15,9 +15,9 @@ POOL = 16
 
 def a_scope(credentials="", address="192.0.2.1", path="/search/"):
     """Of a request with this token, or with a session whose key begins with `session`."""
-    header = (b"cookie", f"sessionid={credentials}") if credentials.startswith("session") else None
-    header = header or (b"authorization", f"Bearer {credentials}")
-    headers = [(header[0], header[1].encode())] if credentials else []
+    is_session = credentials.startswith("session")
+    header = (b"cookie", b"sessionid=%b") if is_session else (b"authorization", b"Bearer %b")
+    headers = [(header[0], header[1] % credentials.encode())] if credentials else []
     return {"type": "http", "path": path, "headers": headers, "client": (address, 1)}
 
 
@@ -101,14 +101,19 @@ async def test_strangers_have_an_eighth_for_an_address_and_a_quarter_together(re
 
 @tried
 async def test_who_took_long_waits_three_times_as_long_but_not_when_alone(requests):
-    for beside, running in (([], 2), ([a_scope("account-8")], 0)):
-        begun = requests.begin(*[a_scope("account-7")] * 2)
-        await settled(requests)
+    for beside, running in (("account-7", 2), ("account-8", 1)):
+        begun = requests.begin(a_scope(beside), a_scope("account-7"))
+        await asyncio.sleep(0.8)
         requests.go.set()
         await asyncio.gather(*begun)
         requests.go.clear()
-        requests.begin(*beside)
-        requests.running.clear()
+        requests.running = []
+        begun = requests.begin(*[a_scope("account-7")] * 2)
+        await asyncio.sleep(0.05)
+        assert len(requests.running) == running
+        requests.go.set()
+        await asyncio.gather(*begun)
+        requests.go.clear()
 
 
 @tried

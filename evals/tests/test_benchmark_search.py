@@ -245,7 +245,9 @@ def test_a_missing_peer_is_said_to_be_missing_and_the_others_are_measured(monkey
 
 
 def test_a_sqlite_that_takes_no_extensions_is_a_missing_peer(monkeypatch, tmp_path):
-    pytest.importorskip("sqlite_vec", reason="sqlite-vec is not installed: .venv/bin/uv pip install -r requirements/peers.txt")
+    pytest.importorskip(
+        "sqlite_vec", reason="sqlite-vec is not installed: .venv/bin/uv pip install -r requirements/peers.txt"
+    )
     monkeypatch.setattr("ctypes.CDLL", no_library)
 
     with pytest.raises(ImportError, match="takes no extensions"):
