@@ -109,8 +109,7 @@ async def test_who_took_long_waits_three_times_as_long_but_not_when_alone(reques
         requests.go.clear()
         requests.running = []
         begun = requests.begin(*[a_scope("account-7")] * 2)
-        await asyncio.sleep(0.05)
-        assert len(requests.running) == running
+        assert await settled(requests) == running
         requests.go.set()
         await asyncio.gather(*begun)
         requests.go.clear()
