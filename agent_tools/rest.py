@@ -7,24 +7,25 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
-from django.urls import path
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_camel
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
+from agent_tools.models import TokenScope
 from agent_tools.registry import Tool
 from agent_tools.tools import registry
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
-from core.responses import A_KEY, KEY_SCHEMA
+from core.responses import A_KEY, KEY_SCHEMA, problems
 from core.validation import Output
-from intake.accounts.identity import may_read
+from intake.accounts.identity import may_read, person_of
 from intake.chats import idempotency
 from intake.models import User
-from intake.operations import Operations
 
 AnyTool = Tool[Any, Any]
 
@@ -61,6 +62,14 @@ FORMATS: dict[str, Callable[[AnyTool], dict[str, Any]]] = {
 }
 
 
+def format_named(name: str) -> Callable[[AnyTool], dict[str, Any]]:
+    """Raises `InvalidInput` for an unknown format."""
+    if name not in FORMATS:
+        choices = f"Must be one of: {', '.join(FORMATS)}."
+        raise InvalidInput("There is no such format.", errors={"format": [choices]})
+    return FORMATS[name]
+
+
 # As in the request: `request.headers` would build a mapping of all headers for each request.
 _KEY = f"HTTP_{idempotency.HEADER.upper().replace('-', '_')}"
 
@@ -79,24 +88,31 @@ KEY = OpenApiParameter(
 )
 
 
-api = Operations(APIView)
+class ToolViewSet(ViewSet):
+    # The tool of a call; None for the list, and for a name that no tool has.
+    tool: AnyTool | None = None
+    required_scope: TokenScope | None = None
+    takes_bound = ("GET", "POST")
 
+    @extend_schema(
+        operation_id="list_tools",
+        summary="The tools there are",
+        parameters=[FORMAT],
+        responses={200: ToolList, **problems(400, 401, 429, 503)},
+    )
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
+        described = format_named(request.query_params.get("format", "own"))
+        return Response({"tools": [described(tool) for tool in registry]})
 
-@api("get", "tools/", ToolList, fails=[400, 429], parameters=[FORMAT], required_scope=None)
-def list_tools(request: Request) -> dict[str, Any]:
-    """The tools there are"""
-    name = request.query_params.get("format", "own")
-    if name not in FORMATS:
-        choices = f"Must be one of: {', '.join(FORMATS)}."
-        raise InvalidInput("There is no such format.", errors={"format": [choices]})
-    return {"tools": [FORMATS[name](tool) for tool in registry]}
-
-
-def _publish(tool: AnyTool) -> None:
-    """Under the tool's own path, with its input and output in the OpenAPI document."""
-
-    def call(request: Request, user: User) -> HttpResponse:
-        reads, key = may_read(request), request.META.get(_KEY)
+    # `extend_schema_view` looks only for marked actions.
+    @action(detail=False, methods=["post"])
+    def call(self, request: Request, name: str = "") -> HttpResponse:
+        """Authenticates first: without credentials, a missing tool looks like any other."""
+        user, reads, tool = person_of(request), may_read(request), self.tool
+        if tool is None:
+            raise NotFound
+        key = request.META.get(_KEY)
         if not tool.is_read_only and key is not None:
             return _call_once(tool, idempotency.clean_key(key), request.data, user=user, reads=reads)
         # Written by pydantic directly, and not by DRF from pydantic's result.
@@ -105,35 +121,22 @@ def _publish(tool: AnyTool) -> None:
             tool.note(output, request.data, request.auth, timezone.now())
         return HttpResponse(output.as_json(), content_type="application/json")
 
-    call.__name__, call.__doc__ = tool.name, f"{tool.name}\n\n{tool.description}"
-    api(
-        "post",
-        f"tools/{tool.name}/",
-        tool.output_model,
-        fails=[400, 413, 415, 403, 404, 429, 500, *(() if tool.is_read_only else (409, 422))],
-        request=tool.input_model,
-        parameters=[] if tool.is_read_only else [KEY],
-        required_scope=tool.scope,
-    )(call)
 
-
-for each in registry:
-    _publish(each)
-
-
-class UnknownToolView(APIView):
-    """Authenticates first: without credentials, a missing tool looks like any other."""
-
-    schema = None
-    required_scope = None
-    takes_bound = ("POST",)
-
-    def post(self, request: Request, name: str) -> HttpResponse:
-        raise NotFound
-
-
-# Which the OpenAPI document does not list.
-urlpatterns = [*api.urlpatterns, path("tools/<str:name>/", UnknownToolView.as_view())]
+def viewset_of(tool: AnyTool) -> type[ToolViewSet]:
+    """The viewset with one tool's input and output in the OpenAPI document, under the tool's own path."""
+    conflicts = () if tool.is_read_only else (409, 422)
+    described = extend_schema_view(
+        call=extend_schema(
+            operation_id=tool.name,
+            summary=tool.name,
+            description=tool.description,
+            parameters=[] if tool.is_read_only else [KEY],
+            request=tool.input_model,
+            responses={200: tool.output_model, **problems(400, 413, 415, 401, 403, 404, *conflicts, 429, 500, 503)},
+        )
+    )
+    attributes = {"tool": tool, "required_scope": tool.scope}
+    return described(type(f"{to_camel(tool.name)}ViewSet", (ToolViewSet,), attributes))
 
 
 def _call_once(tool: AnyTool, key: str, data: Any, *, user: User, reads: bool) -> Response:

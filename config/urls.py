@@ -22,7 +22,8 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from agent_tools import rest, token_rest
+from agent_tools import token_rest
+from agent_tools.urls import tool_urls
 from chat.endpoint.views import program_urls
 from chat.pages import account, account_settings, agents
 from chat.urls import agent_pages, conversation_pages, import_pages, memory_pages
@@ -126,7 +127,7 @@ def read_api(request: HttpRequest) -> HttpResponse:
 
 # Agents' calls first: they are the most frequent, and paths are matched from the top.
 api_urls: list[URLPattern | URLResolver] = [
-    *rest.urlpatterns,
+    *tool_urls(),
     path("", include("chat.rest.urls")),
     *token_rest.api.urlpatterns,
     *import_urls(),
