@@ -684,11 +684,8 @@ def bring_without_replies(importer, monkeypatch, product):
     name, lines = LOGS[product]
     log = zipped({name: "\n".join(map(json.dumps, lines)) + "\n"})
     with monkeypatch.context() as earlier:
-        reader = f"imports.reading.products.{product.replace('-', '_')}"
-        earlier.setattr(f"{reader}.asked", lambda *_: "")
-        earlier.setattr(
-            f"{reader}.{'replies_in_results' if product == 'claude-code' else 'answers_in_output'}", lambda *_: ""
-        )
+        for name in ("asked", "answers_in_output") if product == "codex" else ("asked_in", "replies_in_results"):
+            earlier.setattr(f"imports.reading.products.{product.replace('-', '_')}.{name}", lambda *_: "")
         importer.bring(log)
     return log
 
