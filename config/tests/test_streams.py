@@ -91,13 +91,13 @@ OF_PROGRAMS = {address for address in STREAMING if address.startswith("/v1/")}
 
 
 def streams(view):
-    """Whether a view can answer with a stream, by the functions that it is made of; a set of views by its actions."""
+    """Whether a view can answer with a stream, by the functions that it is made of."""
     kind = getattr(view, "view_class", None) or getattr(view, "cls", None)
     bases = [] if kind is None else [each for each in kind.__mro__ if each.__module__.startswith(OURS)]
     functions = [f for base in bases for f in vars(base).values() if inspect.isfunction(f)] or [inspect.unwrap(view)]
-    if actions := getattr(view, "actions", None):
-        functions = [getattr(kind, name) for name in set(actions.values())]
-    made_of = "".join(inspect.getsource(function) for function in functions)
+    # An operation's view has a function around it.
+    inner = [inspect.getclosurevars(each).nonlocals.get("function", each) for each in functions]
+    made_of = "".join(map(inspect.getsource, inner))
     kinds = StreamingHttpResponse.__name__, FileResponse.__name__
     return any(word in made_of for word in (*kinds, "event_stream(", "download("))
 
