@@ -451,15 +451,15 @@ def test_a_damaged_database_is_reported(folder):
     assert [each.reason for each in reading.skipped] == ["this database is damaged or incomplete"]
 
 
-def test_claude_desktop_names_the_sessions_of_its_folders(folder):
+def test_claude_desktop_names_its_sessions_and_a_broken_file_of_it_is_reported(folder):
     about = json.dumps({"sessionId": "local_1", "cliSessionId": "s1", "title": "Sort the invoices"})
     session = "\n".join(CLAUDE_CODE[:-1])
 
-    (conversation,) = read_all(
-        folder({"o/w/local_1.json": about, "o/w/local_1/.claude/projects/-x/s1.jsonl": session})
-    ).conversations
+    files = {"local_1.json": about, "local_2.json": about[:9], "local_1/.claude/projects/-x/s1.jsonl": session}
+    reading = read_all(folder(files))
 
-    assert conversation.title == "Sort the invoices"
+    (conversation,), (broken,) = reading.conversations, reading.skipped
+    assert (conversation.title, broken.where) == ("Sort the invoices", "local_2.json")
 
 
 def test_a_subagent_of_claude_code_is_folded_below_the_answer(folder):
