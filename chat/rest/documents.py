@@ -169,8 +169,8 @@ _offer(f"{DAILY_LOGS}<str:date>/", "daily_log", "a day's log", "The log of a day
 def take_back_from_daily_log(request: Request, user: User, date: str, body: TakeBackBody) -> Response:
     """Undo an append to a day's log
 
-    Takes out exactly the lines that were added, and leaves the rest alone, whoever wrote since: it needs no If-Match.
-    412 if they are not there any more as they were added; 204 if nothing is left of the log.
+    The operation removes exactly the lines that were added. What anybody has written since stays, so the request needs
+    no If-Match. The answer is 412 if the lines are no longer there as they were added, and 204 if nothing is left.
     """
     about: dict[str, Any] = {"day": _day(date, writes=True), "project": _project(request), **body.model_dump()}
     left = documents.take_back(user=user, now=timezone.now(), **about)

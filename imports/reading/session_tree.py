@@ -37,7 +37,7 @@ def role_of(value: Any, *path: str) -> Role | None:
 
 
 def unknown_roles(value: Any, *path: str) -> list[str]:
-    """The role, as a kind for the report, if it is neither somebody's nor a program's."""
+    """What the report says of a role that we do not know. The list is empty for every other role."""
     name = line_of(value, *path)
     return [] if role_of(name) or name.casefold() in _ROLES_OF_PROGRAMS else [f"role {name}"]
 
